@@ -33,8 +33,8 @@ def main():
     if sys.argv[1:]:
         return
     blocks = re.findall(r"<!-- count: (\w+) (\w+) -->\n(?:<!--[^\n]*-->\n)*```(\w+)\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    for program, which, language, text in blocks:
-        print(f"{count(text, language):4} {program} {which}")
+    for program, part, language, text in blocks:
+        print(f"{count(text, language):4} {program} {part}")
 
 
 main()

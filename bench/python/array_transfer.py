@@ -37,7 +37,7 @@ TARGET_RATE, TARGET_US = 25.0, 10.0
 
 
 def optional(name):
-    """A module, or None where it is not installed."""
+    """Imports a module; None if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -47,12 +47,12 @@ def optional(name):
 numpy = optional("numpy")
 
 
-def private(length):
-    """An array of this program alone, all of it touched."""
+def create_array(length):
+    """Creates an array in private memory, with all pages touched."""
     return bytearray(length) if numpy is None else numpy.zeros(length, "uint8") + numpy.uint8(0)
 
 
-def put(target, array):
+def copy_into(target, array):
     """Copies an array into a view."""
     if numpy is None:
         target[:] = array
@@ -60,49 +60,49 @@ def put(target, array):
         numpy.copyto(numpy.frombuffer(target, "uint8"), array)
 
 
-def ends(view, number):
-    """Whether the view begins and ends as it should."""
+def has_marks(view, number):
+    """Whether the first and last byte of the view are the number."""
     return view[0] == number and view[-1] == number
 
 
-def mark(view, number):
-    """Makes it so."""
+def set_marks(view, number):
+    """Sets the first and last byte of the view to the number."""
     view[0] = view[-1] = number
 
 
-def seen(buffer):
-    """A buffer as programs use it: an array of numpy's, if there is numpy."""
+def as_array(buffer):
+    """Returns the buffer as a numpy array, or as a memoryview without numpy."""
     return memoryview(buffer) if numpy is None else buffer.array("uint8", (len(buffer),))
 
 
-def take_buffers(name):
-    """The other program: looks at every buffer and passes it back, until the first program is gone."""
+def run_buffer_peer(name):
+    """The other program: checks every buffer and passes it back, until the first program is gone."""
     with tombolo.attach().connect_bulk(name, timeout=60, spin=SPIN) as bulk:
         bulk.recv_pool(60)
         try:
             while True:
                 arrival = bulk.recv(60)
-                view = seen(arrival.buffer)
-                right = ends(view, arrival.metadata[0])
-                # What looks at a buffer keeps it.
+                view = as_array(arrival.buffer)
+                right = has_marks(view, arrival.metadata[0])
+                # A buffer with a view cannot be passed.
                 del view
                 bulk.pass_to(arrival.buffer, b"\1" if right else b"\0")
         except (tombolo.Closed, tombolo.PeerDied):
             pass
 
 
-def look_at_memory(pipe, other, name):
+def run_memory_peer(pipe, other, name):
     """The same for shared memory; a copy of the first one's end would keep the pipe open."""
     other.close()
     memory = shared_memory.SharedMemory(name)
     try:
         while True:
-            pipe.send_bytes(b"\1" if ends(memory.buf, pipe.recv_bytes()[0]) else b"\0")
+            pipe.send_bytes(b"\1" if has_marks(memory.buf, pipe.recv_bytes()[0]) else b"\0")
     except (EOFError, OSError):
         memory.close()
 
 
-def take_bytes(pipe, other):
+def run_pipe_peer(pipe, other):
     """The same for bytes through the pipe."""
     other.close()
     try:
@@ -114,22 +114,22 @@ def take_bytes(pipe, other):
 
 
 def measure(run, rounds):
-    """Times of a transfer and its answer, in nanoseconds."""
+    """Measures a transfer and its answer, in nanoseconds."""
     times = []
     for number in range(-rounds // 10 - 1, rounds):
         start = time.perf_counter_ns()
         answer = run(number & 0xFF)
-        took = time.perf_counter_ns() - start
+        elapsed_ns = time.perf_counter_ns() - start
         if bytes(answer) != b"\1":
             raise SystemExit("the other program saw something else than was sent")
         if number >= 0:
-            times.append(took)
+            times.append(elapsed_ns)
     times.sort()
     return {"p50": times[rounds // 2], "p99": times[rounds * 99 // 100], "mean": round(sum(times) / rounds, 1)}
 
 
-def of_pool(length, rounds):
-    """Buffers of a pool."""
+def measure_pool(length, rounds):
+    """Measures buffers of a pool."""
     name = f"array-{os.getpid()}"
     domain = tombolo.attach()
     listener = domain.export_bulk(name, spin=SPIN)
@@ -138,53 +138,53 @@ def of_pool(length, rounds):
         with listener.accept_bulk(60) as bulk:
             pool = domain.create_pool(length, BUFFERS)
             bulk.assign(pool, 60)
-            array = private(length)
+            array = create_array(length)
 
             def move(buffer, number):
                 bulk.move_to(buffer, bytes([number]))
                 return bulk.recv(60).metadata
 
-            def copied(number):
-                mark(array, number)
+            def copy_and_send(number):
+                set_marks(array, number)
                 return move(pool.copy(array), number)
 
-            def made_there(number):
+            def fill_in_place(number):
                 buffer = pool.take()
-                view = seen(buffer)
-                mark(view, number)
+                view = as_array(buffer)
+                set_marks(view, number)
                 del view
                 return move(buffer, number)
 
-            return {"one copy": measure(copied, rounds), "no copy": measure(made_there, rounds)}
+            return {"one copy": measure(copy_and_send, rounds), "no copy": measure(fill_in_place, rounds)}
     finally:
         other.kill()
         other.wait()
 
 
-def of_shared_memory(length, rounds):
-    """Memory of Python's own, and a pipe to tell of it."""
+def measure_shared_memory(length, rounds):
+    """Measures Python's shared memory, with notifications through a pipe."""
     memory = shared_memory.SharedMemory(create=True, size=length)
     here, there = multiprocessing.Pipe()
-    other = multiprocessing.Process(target=look_at_memory, args=(there, here, memory.name), daemon=True)
+    other = multiprocessing.Process(target=run_memory_peer, args=(there, here, memory.name), daemon=True)
     other.start()
     there.close()
-    array = private(length)
+    array = create_array(length)
 
-    def tell(number):
+    def notify(number):
         here.send_bytes(bytes([number]))
         return here.recv_bytes()
 
-    def copied(number):
-        mark(array, number)
-        put(memory.buf[:length], array)
-        return tell(number)
+    def copy_and_send(number):
+        set_marks(array, number)
+        copy_into(memory.buf[:length], array)
+        return notify(number)
 
-    def made_there(number):
-        mark(memory.buf, number)
-        return tell(number)
+    def fill_in_place(number):
+        set_marks(memory.buf, number)
+        return notify(number)
 
     try:
-        return {"one copy": measure(copied, rounds), "no copy": measure(made_there, rounds)}
+        return {"one copy": measure(copy_and_send, rounds), "no copy": measure(fill_in_place, rounds)}
     finally:
         here.close()
         other.join(10)
@@ -192,8 +192,8 @@ def of_shared_memory(length, rounds):
         memory.unlink()
 
 
-def of_ray(length, rounds):
-    """Ray's store, and an actor that is told of what is in it."""
+def measure_ray(length, rounds):
+    """Measures Ray's object store, with an actor as receiver."""
     ray = optional("ray")
     if ray is None or numpy is None:
         return "not installed" if ray is None else "needs numpy"
@@ -206,74 +206,74 @@ def of_ray(length, rounds):
     )
 
     @ray.remote
-    class Taker:
+    class Receiver:
         """The other program."""
 
-        def look(self, array, number):
+        def check(self, array, number):
             return b"\1" if array[0] == number and array[-1] == number else b"\0"
 
     try:
-        taker = Taker.remote()
-        array = private(length)
+        receiver = Receiver.remote()
+        array = create_array(length)
 
-        def copied(number):
-            mark(array, number)
-            return ray.get(taker.look.remote(ray.put(array), number))
+        def copy_and_send(number):
+            set_marks(array, number)
+            return ray.get(receiver.check.remote(ray.put(array), number))
 
-        mark(array, 7)
+        set_marks(array, 7)
         there = ray.put(array)
         rounds = max(rounds // 10, 1)
         return {
-            "one copy": measure(copied, rounds),
-            "no copy": measure(lambda _: ray.get(taker.look.remote(there, 7)), rounds),
+            "one copy": measure(copy_and_send, rounds),
+            "no copy": measure(lambda _: ray.get(receiver.check.remote(there, 7)), rounds),
         }
     finally:
         ray.shutdown()
 
 
-def of_this_program(length, rounds):
-    """One copy, and nobody to tell of it."""
-    source, target = private(length), private(length)
+def measure_local_copy(length, rounds):
+    """Measures one copy within this program."""
+    source, target = create_array(length), create_array(length)
 
-    def copied(number):
-        mark(source, number)
-        put(memoryview(target), source)
-        return b"\1" if ends(target, number) else b"\0"
+    def copy(number):
+        set_marks(source, number)
+        copy_into(memoryview(target), source)
+        return b"\1" if has_marks(target, number) else b"\0"
 
-    return {"one copy": measure(copied, rounds)}
+    return {"one copy": measure(copy, rounds)}
 
 
-def of_pipe(length, rounds):
-    """All of it through a pipe."""
+def measure_pipe(length, rounds):
+    """Measures arrays through a pipe."""
     here, there = multiprocessing.Pipe()
-    other = multiprocessing.Process(target=take_bytes, args=(there, here), daemon=True)
+    other = multiprocessing.Process(target=run_pipe_peer, args=(there, here), daemon=True)
     other.start()
     there.close()
-    array = private(length)
+    array = create_array(length)
 
-    def sent(number):
-        mark(array, number)
+    def send_array(number):
+        set_marks(array, number)
         here.send_bytes(array)
         return here.recv_bytes()
 
     try:
-        return {"through the kernel": measure(sent, max(rounds // 10, 1))}
+        return {"through the kernel": measure(send_array, max(rounds // 10, 1))}
     finally:
         here.close()
         other.join(10)
 
 
 PEERS = {
-    "this program alone": of_this_program,
-    "Tombolo pool": of_pool,
-    "multiprocessing.shared_memory": of_shared_memory,
-    "multiprocessing.Pipe": of_pipe,
-    "Ray": of_ray,
+    "this program alone": measure_local_copy,
+    "Tombolo pool": measure_pool,
+    "multiprocessing.shared_memory": measure_shared_memory,
+    "multiprocessing.Pipe": measure_pipe,
+    "Ray": measure_ray,
 }
 
 
-def over_runs(figures):
-    """The median of each figure of several runs, and the least and most of the first; or why there are none."""
+def summarize_runs(figures):
+    """Returns the median of each figure of several runs, and the least and largest p50; or the reason why there are none."""
     if isinstance(figures[0], str):
         return figures[0]
     rows = {}
@@ -284,8 +284,8 @@ def over_runs(figures):
     return rows
 
 
-def show(figures, length):
-    """The table, and what of it was aimed at."""
+def print_table(figures, length):
+    """Prints the table and the targets."""
     print(f"{'':<32}{'':<20}{'p50 us':>10}{'least':>10}{'most':>10}{'p99 us':>10}{'GB/s':>8}")
     for peer, rows in figures.items():
         if isinstance(rows, str):
@@ -301,17 +301,17 @@ def show(figures, length):
 
 
 def targets(figures, length):
-    """What Tombolo aims at, for 16 MiB."""
+    """Returns Tombolo's targets for 16 MiB, and whether they are met."""
     pool = figures["Tombolo pool"]
-    rate, took = length / pool["one copy"]["p50"], pool["no copy"]["p50"] / 1000
+    rate, elapsed_us = length / pool["one copy"]["p50"], pool["no copy"]["p50"] / 1000
     return [
         {"aim": f"one copy, at least {TARGET_RATE:g} GB/s", "value": round(rate, 2), "met": rate >= TARGET_RATE},
-        {"aim": f"no copy, at most {TARGET_US:g} us", "value": round(took, 2), "met": took <= TARGET_US},
+        {"aim": f"no copy, at most {TARGET_US:g} us", "value": round(elapsed_us, 2), "met": elapsed_us <= TARGET_US},
     ]
 
 
 def main():
-    """Measures, and says what came of it."""
+    """Measures and prints the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mebibytes", type=int, default=16, help="length of the array (16)")
     parser.add_argument("--rounds", type=int, default=300, help="transfers of each kind; of pipe and Ray a tenth (300)")
@@ -320,7 +320,7 @@ def main():
     parser.add_argument("--take", metavar="NAME", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.take:
-        return take_buffers(options.take)
+        return run_buffer_peer(options.take)
     if options.rounds < 1 or options.runs < 1 or not 1 <= options.mebibytes <= 1024:
         parser.error("--rounds, --runs: at least 1; --mebibytes: 1 to 1024")
     length, rounds = options.mebibytes << 20, options.rounds
@@ -328,7 +328,7 @@ def main():
     for run in range(options.runs):
         print(f"run {run + 1} of {options.runs}", file=sys.stderr)
         runs.append({name: peer(length, rounds) for name, peer in PEERS.items()})
-    figures = {name: over_runs([run[name] for run in runs]) for name in PEERS}
+    figures = {name: summarize_runs([run[name] for run in runs]) for name in PEERS}
     versions = {name: getattr(optional(name), "__version__", None) for name in ("numpy", "ray")}
     about = {"python": platform.python_version(), **versions, "bytes": length, "rounds": rounds, "runs": options.runs}
     whole = {"about": about, "latency_ns": figures, "aims": targets(figures, length)}
@@ -337,7 +337,7 @@ def main():
         return
     kind = "bytearray" if numpy is None else f"array of numpy {numpy.__version__}"
     print(f"{options.mebibytes} MiB, {kind}, there, and the answer back; medians of {options.runs} runs")
-    show(figures, length)
+    print_table(figures, length)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(whole, indent=2) + "\n")
 

@@ -41,7 +41,7 @@ def serve(name):
         echo.EchoServer(listener.accept(60), Echo()).serve()
 
 
-def answer(pipe, other):
+def run_pipe_server(pipe, other):
     """The other program of the pipe; its copy of the first one's end would keep the pipe open."""
     other.close()
     try:
@@ -52,7 +52,7 @@ def answer(pipe, other):
 
 
 def measure(call, calls):
-    """Times of one call, in nanoseconds: the median of several rounds of each figure."""
+    """Measures one call, in nanoseconds: the median of several rounds for each figure."""
     for _ in range(calls // 10 + 1):
         call()
     figures = []
@@ -72,8 +72,8 @@ def measure(call, calls):
     return {"p50": p50, "p99": p99, "mean": round(mean, 1)}
 
 
-def of_tombolo(calls):
-    """Typed calls."""
+def measure_tombolo(calls):
+    """Measures typed calls."""
     name = f"null-call-{os.getpid()}"
     server = subprocess.Popen([sys.executable, __file__, "--serve", name])
     try:
@@ -89,10 +89,10 @@ def of_tombolo(calls):
         server.wait()
 
 
-def of_pipe(calls):
-    """The same bytes through a pipe of Python's own; for null one byte, as there is no empty message."""
+def measure_pipe(calls):
+    """Measures the same bytes through Python's pipe; one byte for null, as there is no empty message."""
     here, there = multiprocessing.Pipe()
-    server = multiprocessing.Process(target=answer, args=(there, here), daemon=True)
+    server = multiprocessing.Process(target=run_pipe_server, args=(there, here), daemon=True)
     server.start()
     there.close()
     try:
@@ -112,7 +112,7 @@ def of_pipe(calls):
 
 
 def main():
-    """Measures, and says what came of it."""
+    """Measures and prints the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=20_000, help="in a round of null calls; others a tenth (20000)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there as well, in nanoseconds")
@@ -122,7 +122,7 @@ def main():
         return serve(options.serve)
     if options.calls < 1:
         parser.error("--calls: at least 1")
-    figures = {"Tombolo calls": of_tombolo(options.calls), "multiprocessing.Pipe": of_pipe(options.calls)}
+    figures = {"Tombolo calls": measure_tombolo(options.calls), "multiprocessing.Pipe": measure_pipe(options.calls)}
     print(f"{'':<22}{'':<10}{'p50 us':>10}{'p99 us':>10}{'mean us':>10}")
     for peer, rows in figures.items():
         for what, row in rows.items():

@@ -137,7 +137,7 @@ func (b *bell) ring() {
 		*registerAt(b.registers, doorbellRegister) = b.target
 	case b.counterFd >= 0:
 		// A saturated counter wakes the peer as well.
-		_, _ = syscall.Write(b.counterFd, one[:])
+		_, _ = syscall.Write(b.counterFd, counterIncrement[:])
 	default:
 		// A full socket holds enough rings; the reading goroutine detects a dead peer.
 		_ = sendMessage(b.lifeFd, []byte{1}, nil)

@@ -32,7 +32,7 @@ type Channel struct {
 	spin    time.Duration
 
 	// Context-aware locks, each held by one goroutine at a time.
-	sending, receiving turn
+	sending, receiving contextMutex
 	producer           *ring.Producer
 	consumer           *ring.Consumer
 	message, room      sleeper
@@ -41,21 +41,21 @@ type Channel struct {
 	consumed atomic.Uint64
 	hint     atomic.Uint32
 
-	closed    atomic.Bool
-	left      atomic.Bool // the peer has closed
-	closing   sync.Once
-	rangRoom  uint64
-	rangWords uint64
+	closed        atomic.Bool
+	peerClosed    atomic.Bool
+	closing       sync.Once
+	roomRungAt    uint64
+	messageRungAt uint64
 }
 
-// turn is a lock whose waiters honour a context.
-type turn chan struct{}
+// contextMutex is a lock whose waiters honour a context.
+type contextMutex chan struct{}
 
-func newTurn() turn { return make(turn, 1) }
+func newContextMutex() contextMutex { return make(contextMutex, 1) }
 
-func (t turn) take(ctx context.Context, stop <-chan struct{}) error {
+func (m contextMutex) lock(ctx context.Context, stop <-chan struct{}) error {
 	select {
-	case t <- struct{}{}:
+	case m <- struct{}{}:
 		return nil
 	case <-stop:
 		return ErrClosed
@@ -64,16 +64,16 @@ func (t turn) take(ctx context.Context, stop <-chan struct{}) error {
 	}
 }
 
-func (t turn) tryTake() bool {
+func (m contextMutex) tryLock() bool {
 	select {
-	case t <- struct{}{}:
+	case m <- struct{}{}:
 		return true
 	default:
 		return false
 	}
 }
 
-func (t turn) give() { <-t }
+func (m contextMutex) unlock() { <-m }
 
 // sleeper is the word by which a side announces that it sleeps: odd while it does.
 type sleeper struct {
@@ -115,7 +115,7 @@ func (s *sleeper) close() {
 func newChannel(ctx context.Context, d *Domain, op string, mapping []byte, memory []uint64, me side, mine hello,
 	b *bell) (*Channel, error) {
 	b.listen()
-	theirs, err := shake(ctx, op, memory, me, mine, b)
+	theirs, err := handshake(ctx, op, memory, me, mine, b)
 	if err != nil {
 		b.end()
 		_ = syscall.Munmap(mapping)
@@ -123,7 +123,7 @@ func newChannel(ctx context.Context, d *Domain, op string, mapping []byte, memor
 	}
 	c := &Channel{
 		memory: memory, mapping: mapping, me: me, shape: mine.shape, bell: b, peer: DomainID(theirs[4]),
-		sending: newTurn(), receiving: newTurn(), timeout: d.Timeout(), spin: spinTime,
+		sending: newContextMutex(), receiving: newContextMutex(), timeout: d.Timeout(), spin: spinTime,
 	}
 	c.producer, c.consumer = rings(memory, me, mine.shape)
 	own := line(memory, 2+int(me))
@@ -157,25 +157,26 @@ func (c *Channel) SetTimeout(timeout time.Duration) { c.timeout = timeout }
 // other goroutines use the channel.
 func (c *Channel) SetSpin(spin time.Duration) { c.spin = spin }
 
-func (c *Channel) what(verb string) string {
+// opName describes an operation, for errors.
+func (c *Channel) opName(verb string) string {
 	return fmt.Sprintf("%s domain %v on node %s", verb, c.peer, c.node)
 }
 
 // wakePeer rings the doorbell if the word shows that the peer sleeps, once per sleep.
-func (c *Channel) wakePeer(word int, rang *uint64) {
+func (c *Channel) wakePeer(word int, rungAt *uint64) {
 	asleep := ring.Load(&line(c.memory, 2+int(c.me.other()))[word])
-	if asleep&1 == 1 && asleep != *rang {
-		*rang = asleep
+	if asleep&1 == 1 && asleep != *rungAt {
+		*rungAt = asleep
 		c.bell.ring()
 		// A closing peer leaves an odd number, so that goroutines that only send notice.
 		if ring.Load(&line(c.memory, 6+int(c.me.other()))[1]) != 0 {
-			c.left.Store(true)
+			c.peerClosed.Store(true)
 		}
 	}
 }
 
-// bounded returns the context if it has a deadline, or else a child with the timeout.
-func bounded(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+// withDefaultTimeout returns the context if it has a deadline, or else a child with the timeout.
+func withDefaultTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}
@@ -185,58 +186,58 @@ func bounded(ctx context.Context, timeout time.Duration) (context.Context, conte
 // Send sends a message, waiting for room.
 func (c *Channel) Send(ctx context.Context, message []byte) error {
 	if c.stream != nil {
-		ctx, cancel := bounded(ctx, c.timeout)
+		ctx, cancel := withDefaultTimeout(ctx, c.timeout)
 		defer cancel()
-		return c.stream.send(ctx, c.what("send to"), message)
+		return c.stream.send(ctx, c.opName("send to"), message)
 	}
-	if !c.sending.tryTake() {
-		bounded, cancel := bounded(ctx, c.timeout)
+	if !c.sending.tryLock() {
+		limited, cancel := withDefaultTimeout(ctx, c.timeout)
 		defer cancel()
-		if err := c.sending.take(bounded, c.bell.stop); err != nil {
-			return c.turnError("send to", err)
+		if err := c.sending.lock(limited, c.bell.stop); err != nil {
+			return c.lockError("send to", err)
 		}
-		ctx = bounded
+		ctx = limited
 	}
-	defer c.sending.give()
+	defer c.sending.unlock()
 	if done, err := c.sendNow(message); done {
 		return err
 	}
-	return c.sendHeld(ctx, message)
+	return c.sendBlocking(ctx, message)
 }
 
-func (c *Channel) turnError(verb string, err error) error {
+func (c *Channel) lockError(verb string, err error) error {
 	if errors.Is(err, ErrClosed) {
-		return failure(ErrClosed, c.what(verb), "this side closed it")
+		return failure(ErrClosed, c.opName(verb), "this side closed it")
 	}
-	return waitError(c.what(verb), err)
+	return waitError(c.opName(verb), err)
 }
 
 // TrySend sends a message if there is room now, and otherwise returns ErrWouldBlock.
 func (c *Channel) TrySend(message []byte) error {
 	if c.stream != nil {
-		return c.stream.send(nil, c.what("send to"), message)
+		return c.stream.send(nil, c.opName("send to"), message)
 	}
 	if done, err := c.trySend(message); done {
 		return err
 	}
-	return &Error{Status: ErrWouldBlock, Op: c.what("send to")}
+	return &Error{Status: ErrWouldBlock, Op: c.opName("send to")}
 }
 
 func (c *Channel) trySend(message []byte) (done bool, err error) {
-	if !c.sending.tryTake() {
+	if !c.sending.tryLock() {
 		return false, nil
 	}
-	defer c.sending.give()
+	defer c.sending.unlock()
 	return c.sendNow(message)
 }
 
-// sendNow sends if there is room. The caller holds the turn.
+// sendNow sends if there is room. The caller holds the lock.
 func (c *Channel) sendNow(message []byte) (done bool, err error) {
 	if c.closed.Load() {
-		return true, failure(ErrClosed, c.what("send to"), "this side closed it")
+		return true, failure(ErrClosed, c.opName("send to"), "this side closed it")
 	}
-	if c.left.Load() {
-		return true, &Error{Status: ErrClosed, Op: c.what("send to")}
+	if c.peerClosed.Load() {
+		return true, &Error{Status: ErrClosed, Op: c.opName("send to")}
 	}
 	if c.bell.isGone() {
 		return true, c.endError("send to")
@@ -244,19 +245,19 @@ func (c *Channel) sendNow(message []byte) (done bool, err error) {
 	err = c.producer.TrySend(message, c.consumed.Load(), c.hint.Load())
 	switch {
 	case err == nil:
-		c.wakePeer(0, &c.rangWords)
+		c.wakePeer(0, &c.messageRungAt)
 		return true, nil
 	case errors.Is(err, ring.ErrFull):
 		return false, nil
 	case errors.Is(err, ring.ErrTooLong):
-		return true, failure(ErrTooLong, c.what("send to"), "%d bytes; it carries up to %d", len(message),
+		return true, failure(ErrTooLong, c.opName("send to"), "%d bytes; it carries up to %d", len(message),
 			c.MaxMessageBytes())
 	}
-	return true, ringError(c.what("send to"), err)
+	return true, ringError(c.opName("send to"), err)
 }
 
-// sendHeld waits for room and sends. The caller holds the turn.
-func (c *Channel) sendHeld(ctx context.Context, message []byte) error {
+// sendBlocking waits for room and sends. The caller holds the lock.
+func (c *Channel) sendBlocking(ctx context.Context, message []byte) error {
 	var cancel context.CancelFunc
 	for start := time.Now(); ; {
 		if done, err := c.sendNow(message); done {
@@ -268,7 +269,7 @@ func (c *Channel) sendHeld(ctx context.Context, message []byte) error {
 		}
 		if cancel == nil {
 			// Only a wait that is long needs a timer.
-			ctx, cancel = bounded(ctx, c.timeout)
+			ctx, cancel = withDefaultTimeout(ctx, c.timeout)
 			defer cancel()
 		}
 		c.room.arm()
@@ -279,7 +280,7 @@ func (c *Channel) sendHeld(ctx context.Context, message []byte) error {
 		err := c.sleep(ctx, c.bell.room)
 		c.room.disarm()
 		if err != nil {
-			return waitError(c.what("send to"), err)
+			return waitError(c.opName("send to"), err)
 		}
 		start = time.Now()
 	}
@@ -302,12 +303,12 @@ func (c *Channel) sleep(ctx context.Context, rung <-chan struct{}) error {
 func (c *Channel) endError(verb string) error {
 	peer := line(c.memory, int(c.me.other()))
 	if word := ring.Load(&peer[verdictWord]); uint32(word) == verdictFarEnd {
-		return farEndError(c.what(verb), word)
+		return farEndError(c.opName(verb), word)
 	}
 	if ring.Load(&line(c.memory, 6+int(c.me.other()))[1]) != 0 {
-		return &Error{Status: ErrClosed, Op: c.what(verb)}
+		return &Error{Status: ErrClosed, Op: c.opName(verb)}
 	}
-	return &Error{Status: ErrPeerDied, Op: c.what(verb)}
+	return &Error{Status: ErrPeerDied, Op: c.opName(verb)}
 }
 
 // Recv receives a message, waiting for one.
@@ -316,19 +317,19 @@ func (c *Channel) Recv(ctx context.Context) ([]byte, error) { return c.RecvInto(
 // RecvInto receives a message into the buffer, which grows if necessary, and returns it.
 func (c *Channel) RecvInto(ctx context.Context, buffer []byte) ([]byte, error) {
 	if c.stream != nil {
-		ctx, cancel := bounded(ctx, c.timeout)
+		ctx, cancel := withDefaultTimeout(ctx, c.timeout)
 		defer cancel()
-		return c.stream.receive(ctx, c.what("receive from"), buffer[:0])
+		return c.stream.receive(ctx, c.opName("receive from"), buffer[:0])
 	}
-	if !c.receiving.tryTake() {
-		bounded, cancel := bounded(ctx, c.timeout)
+	if !c.receiving.tryLock() {
+		limited, cancel := withDefaultTimeout(ctx, c.timeout)
 		defer cancel()
-		if err := c.receiving.take(bounded, c.bell.stop); err != nil {
-			return nil, c.turnError("receive from", err)
+		if err := c.receiving.lock(limited, c.bell.stop); err != nil {
+			return nil, c.lockError("receive from", err)
 		}
-		ctx = bounded
+		ctx = limited
 	}
-	defer c.receiving.give()
+	defer c.receiving.unlock()
 	var cancel context.CancelFunc
 	for start := time.Now(); ; {
 		if message, done, err := c.recvNow(buffer[:0]); done {
@@ -340,7 +341,7 @@ func (c *Channel) RecvInto(ctx context.Context, buffer []byte) ([]byte, error) {
 		}
 		if cancel == nil {
 			// Only a wait that is long needs a timer.
-			ctx, cancel = bounded(ctx, c.timeout)
+			ctx, cancel = withDefaultTimeout(ctx, c.timeout)
 			defer cancel()
 		}
 		c.message.arm()
@@ -349,11 +350,11 @@ func (c *Channel) RecvInto(ctx context.Context, buffer []byte) ([]byte, error) {
 			continue
 		}
 		// The last poll returned slots that the peer may be waiting for.
-		c.wakePeer(8, &c.rangRoom)
+		c.wakePeer(8, &c.roomRungAt)
 		err := c.sleep(ctx, c.bell.message)
 		c.message.disarm()
 		if err != nil {
-			return nil, waitError(c.what("receive from"), err)
+			return nil, waitError(c.opName("receive from"), err)
 		}
 		start = time.Now()
 	}
@@ -362,27 +363,27 @@ func (c *Channel) RecvInto(ctx context.Context, buffer []byte) ([]byte, error) {
 // TryRecv receives a message if there is one now, and otherwise returns ErrWouldBlock.
 func (c *Channel) TryRecv() ([]byte, error) {
 	if c.stream != nil {
-		return c.stream.receive(nil, c.what("receive from"), nil)
+		return c.stream.receive(nil, c.opName("receive from"), nil)
 	}
-	if c.receiving.tryTake() {
-		defer c.receiving.give()
+	if c.receiving.tryLock() {
+		defer c.receiving.unlock()
 		if message, done, err := c.recvNow(nil); done {
 			return message, err
 		}
 	}
-	return nil, &Error{Status: ErrWouldBlock, Op: c.what("receive from")}
+	return nil, &Error{Status: ErrWouldBlock, Op: c.opName("receive from")}
 }
 
-// recvNow receives if there is a message. The caller holds the turn.
+// recvNow receives if there is a message. The caller holds the lock.
 func (c *Channel) recvNow(target []byte) (message []byte, done bool, err error) {
 	if c.closed.Load() {
-		return nil, true, failure(ErrClosed, c.what("receive from"), "this side closed it")
+		return nil, true, failure(ErrClosed, c.opName("receive from"), "this side closed it")
 	}
 	// Checked before the ring: everything that a dead peer sent is visible by then.
 	gone := c.bell.isGone()
 	message, returned, err := c.consumer.TryRecv(target)
 	if returned {
-		c.wakePeer(8, &c.rangRoom)
+		c.wakePeer(8, &c.roomRungAt)
 	}
 	if err == nil {
 		c.consumed.Store(c.consumer.Position())
@@ -396,9 +397,9 @@ func (c *Channel) recvNow(target []byte) (message []byte, done bool, err error) 
 		return nil, false, nil
 	}
 	if errors.Is(err, ring.ErrClosed) {
-		c.left.Store(true)
+		c.peerClosed.Store(true)
 	}
-	return nil, true, ringError(c.what("receive from"), err)
+	return nil, true, ringError(c.opName("receive from"), err)
 }
 
 // Close closes both directions: the peer receives everything sent before, and then finds the channel closed.
@@ -422,8 +423,8 @@ func (c *Channel) Close() error {
 		c.bell.end()
 		_ = syscall.Munmap(c.mapping)
 		c.memory = nil
-		c.sending.give()
-		c.receiving.give()
+		c.sending.unlock()
+		c.receiving.unlock()
 	})
 	return nil
 }

@@ -20,14 +20,14 @@ import (
 // patience is a timeout longer than anything here takes.
 const patience = 60 * time.Second
 
-func soon(t testing.TB) context.Context {
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
 // nowhere returns a domain without a machine.
-func nowhere() *Domain {
+func detachedDomain() *Domain {
 	d := &Domain{id: 7}
 	d.SetTimeout(patience)
 	return d
@@ -49,11 +49,11 @@ func open(t testing.TB, ours, theirs Options) (a, b *Channel, errA, errB error) 
 	left, right := sockets(t)
 	var both sync.WaitGroup
 	both.Add(2)
-	end := func(me side, came fds, options Options, c **Channel, err *error) {
+	end := func(me side, received fds, options Options, c **Channel, err *error) {
 		defer both.Done()
 		shape, _ := options.shape("open")
 		mine := hello{shape: shape, hash: options.InterfaceHash, domain: uint64(me) + 1}
-		*c, *err = nowhere().openShared(soon(t), "open", me, mine, came)
+		*c, *err = detachedDomain().openShared(testContext(t), "open", me, mine, received)
 	}
 	go end(0, left, ours, &a, &errA)
 	go end(1, right, theirs, &b, &errB)
@@ -77,7 +77,7 @@ func TestMessagesBothWays(t *testing.T) {
 			a, b := pair(t, options)
 			a.SetSpin(spin)
 			b.SetSpin(spin)
-			ctx := soon(t)
+			ctx := testContext(t)
 			const count = 3000
 			var all sync.WaitGroup
 			send := func(c *Channel, seed int64) {
@@ -118,7 +118,7 @@ func TestMessagesBothWays(t *testing.T) {
 // Many goroutines share both ends; each message arrives exactly once.
 func TestSharedByGoroutines(t *testing.T) {
 	a, b := pair(t, Options{Slots: 4})
-	ctx := soon(t)
+	ctx := testContext(t)
 	const senders, receivers, each = 5, 3, 400
 	var sending, receiving sync.WaitGroup
 	for s := 0; s < senders; s++ {
@@ -192,10 +192,10 @@ func TestDeadlines(t *testing.T) {
 	if _, err := b.Recv(cancelled); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if err := a.Send(soon(t), make([]byte, a.MaxMessageBytes()+1)); !errors.Is(err, ErrTooLong) {
+	if err := a.Send(testContext(t), make([]byte, a.MaxMessageBytes()+1)); !errors.Is(err, ErrTooLong) {
 		t.Error(err)
 	}
-	if err := a.Send(soon(t), make([]byte, a.MaxMessageBytes())); err != nil {
+	if err := a.Send(testContext(t), make([]byte, a.MaxMessageBytes())); err != nil {
 		t.Error(err)
 	}
 }
@@ -205,7 +205,7 @@ func TestDeadlines(t *testing.T) {
 func TestCloseAndDeath(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		a, b := pair(t, Options{})
-		ctx := soon(t)
+		ctx := testContext(t)
 		if err := b.Send(ctx, []byte("last")); err != nil {
 			t.Fatal(err)
 		}
@@ -237,18 +237,18 @@ func TestCloseAndDeath(t *testing.T) {
 	// The end of a peer wakes waiting goroutines.
 	a, b := pair(t, Options{})
 	time.AfterFunc(5*time.Millisecond, func() { b.Close() })
-	if _, err := a.Recv(soon(t)); !errors.Is(err, ErrClosed) {
+	if _, err := a.Recv(testContext(t)); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
 	c, d := pair(t, Options{Slots: 2})
 	for c.TrySend(nil) == nil {
 	}
 	time.AfterFunc(5*time.Millisecond, func() { d.bell.lifeline.Close() })
-	if err := c.Send(soon(t), nil); !errors.Is(err, ErrPeerDied) {
+	if err := c.Send(testContext(t), nil); !errors.Is(err, ErrPeerDied) {
 		t.Error(err)
 	}
 	time.AfterFunc(5*time.Millisecond, func() { c.Close() })
-	if _, err := c.Recv(soon(t)); !errors.Is(err, ErrClosed) && !errors.Is(err, ErrPeerDied) {
+	if _, err := c.Recv(testContext(t)); !errors.Is(err, ErrClosed) && !errors.Is(err, ErrPeerDied) {
 		t.Error(err)
 	}
 }
@@ -275,10 +275,10 @@ func TestHandshakeRefusals(t *testing.T) {
 	short, cancel := context.WithTimeout(context.Background(), 3*time.Millisecond)
 	defer cancel()
 	shape, _ := Options{}.shape("open")
-	if _, err := nowhere().openShared(short, "open", 1, hello{shape: shape}, left); !errors.Is(err, ErrTimedOut) {
+	if _, err := detachedDomain().openShared(short, "open", 1, hello{shape: shape}, left); !errors.Is(err, ErrTimedOut) {
 		t.Error(err)
 	}
-	if _, err := nowhere().openShared(soon(t), "open", 0, hello{shape: shape}, right); !errors.Is(err, ErrClosed) &&
+	if _, err := detachedDomain().openShared(testContext(t), "open", 0, hello{shape: shape}, right); !errors.Is(err, ErrClosed) &&
 		!errors.Is(err, ErrPeerDied) {
 		t.Error(err)
 	}
@@ -288,7 +288,7 @@ func TestHandshakeRefusals(t *testing.T) {
 func TestGoldenBytes(t *testing.T) {
 	options := Options{SlotBytes: 32, Slots: 4, InterfaceHash: 0x1122334455667788}
 	a, b := pair(t, options)
-	ctx := soon(t)
+	ctx := testContext(t)
 	for _, step := range []error{a.Send(ctx, []byte("to B")), func() error { _, err := b.Recv(ctx); return err }(),
 		b.Send(ctx, []byte("from B, longer than one slot"))} {
 		if step != nil {
@@ -355,7 +355,7 @@ func FuzzHostilePeer(f *testing.F) {
 	})
 }
 
-// What a proposal may be is little, and nothing else maps memory.
+// Only valid proposals map memory; all others are refused.
 func TestHostileProposals(t *testing.T) {
 	shape, _ := Options{}.shape("open")
 	good := hello{shape: shape}
@@ -392,7 +392,7 @@ func TestHostileProposals(t *testing.T) {
 			t.Fatal(err)
 		}
 		fds(with).close()
-		_, err := nowhere().openShared(soon(t), "open", 1, good, right)
+		_, err := detachedDomain().openShared(testContext(t), "open", 1, good, right)
 		if !errors.Is(err, ErrViolation) && !errors.Is(err, ErrRefused) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -402,7 +402,7 @@ func TestHostileProposals(t *testing.T) {
 
 func BenchmarkRoundTrip(b *testing.B) {
 	near, far := pair(b, Options{})
-	ctx := soon(b)
+	ctx := testContext(b)
 	go func() {
 		var message []byte
 		for {

@@ -47,10 +47,10 @@ type Domain struct {
 	spawned bool
 	timeout atomic.Int64
 
-	mutex     sync.Mutex
-	listeners map[uint32]*Listener
-	given     map[uint32]bool // numbers of listeners that were closed
-	early     map[uint32][]arrival
+	mutex           sync.Mutex
+	listeners       map[uint32]*Listener
+	closedListeners map[uint32]bool      // by number
+	earlyArrivals   map[uint32][]arrival // by number of a listener whose export is not complete
 }
 
 // arrival is a domain that has connected and waits to be accepted.
@@ -108,7 +108,7 @@ func machinesUp() (names []string) {
 }
 
 func attach(ctx context.Context, socket string, start bool) (*Domain, error) {
-	ctx, cancel := bounded(ctx, DefaultTimeout)
+	ctx, cancel := withDefaultTimeout(ctx, DefaultTimeout)
 	defer cancel()
 	const op = "attach"
 	started := false
@@ -207,9 +207,12 @@ func attachOver(ctx context.Context, fd int) (*Domain, error) {
 		syscall.Close(fd)
 		return nil, systemError("attach", err)
 	}
-	d := &Domain{monitor: monitor, listeners: map[uint32]*Listener{}, given: map[uint32]bool{}, early: map[uint32][]arrival{}}
+	d := &Domain{
+		monitor: monitor, listeners: map[uint32]*Listener{}, closedListeners: map[uint32]bool{},
+		earlyArrivals: map[uint32][]arrival{},
+	}
 	d.timeout.Store(int64(DefaultTimeout))
-	monitor.incoming, monitor.other = d.incoming, d.event
+	monitor.onIncoming, monitor.onEvent = d.onIncoming, d.event
 	go monitor.read()
 	program := filepath.Base(os.Args[0])
 	if len(program) > 64 {
@@ -217,13 +220,13 @@ func attachOver(ctx context.Context, fd int) (*Domain, error) {
 	}
 	request := control.MonitorAttachRequest{Version: fingerprint(), Program: strings.ToValidUTF8(program, "?")}
 	var reply control.MonitorAttachReply
-	came, err := monitor.ask(ctx, "attach", &control.MonitorAttachMessage, &request, &reply)
+	received, err := monitor.ask(ctx, "attach", &control.MonitorAttachMessage, &request, &reply)
 	if err != nil {
 		monitor.file.Close()
 		return nil, err
 	}
 	// The trace page, which this package does not use.
-	came.close()
+	received.close()
 	d.id, d.node, d.machine, d.spawned = reply.Domain, reply.Node, reply.Machine, reply.Spawned
 	return d, nil
 }
@@ -256,21 +259,21 @@ func (d *Domain) Close() error {
 	return err
 }
 
-// incoming queues a domain that has connected at its listener.
-func (d *Domain) incoming(listener uint32, grant control.Grant, came fds) {
+// onIncoming queues a domain that has connected at its listener.
+func (d *Domain) onIncoming(listener uint32, grant control.Grant, received fds) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	if l := d.listeners[listener]; l != nil {
-		l.add(arrival{grant, came})
+		l.add(arrival{grant, received})
 		return
 	}
-	if d.given[listener] {
-		// It was closed meanwhile.
-		d.throwAway(arrival{grant, came})
+	if d.closedListeners[listener] {
+		// The listener was closed meanwhile.
+		d.rejectArrival(arrival{grant, received})
 		return
 	}
 	// The reply to the export may not have reached its caller yet.
-	d.early[listener] = append(d.early[listener], arrival{grant, came})
+	d.earlyArrivals[listener] = append(d.earlyArrivals[listener], arrival{grant, received})
 }
 
 // event handles a message of the monitor that belongs to no request.
@@ -293,8 +296,8 @@ func (d *Domain) event(ordinal uint16, message []byte) {
 	})
 }
 
-// scoped splits a name into its scope and the rest: "@/NAME" is on this node, "@NODE/NAME" on that node.
-func (d *Domain) scoped(name string) (control.Scope, string) {
+// splitScope splits a name into its scope and the rest: "@/NAME" is on this node, "@NODE/NAME" on that node.
+func (d *Domain) splitScope(name string) (control.Scope, string) {
 	if strings.HasPrefix(name, "@") {
 		if node, rest, ok := strings.Cut(name[1:], "/"); ok {
 			if node == "" || node == d.node {
@@ -351,10 +354,10 @@ func (d *Domain) ConnectWith(ctx context.Context, name string, options Options) 
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := bounded(ctx, d.Timeout())
+	ctx, cancel := withDefaultTimeout(ctx, d.Timeout())
 	defer cancel()
 	deadline, _ := ctx.Deadline()
-	scope, rest := d.scoped(name)
+	scope, rest := d.splitScope(name)
 	variant := control.VariantEpochCredit
 	if shape.UsedFlag {
 		variant = control.VariantUsedFlag
@@ -365,28 +368,28 @@ func (d *Domain) ConnectWith(ctx context.Context, name string, options Options) 
 	}
 	var reply control.MonitorConnectReply
 	// The monitor enforces the deadline; wait a little longer for its reply.
-	patient, done := patient(ctx, deadline.Add(answerTimeout))
+	extended, done := replaceDeadline(ctx, deadline.Add(answerTimeout))
 	defer done()
-	came, err := d.monitor.ask(patient, op, &control.MonitorConnectMessage, &request, &reply)
+	received, err := d.monitor.ask(extended, op, &control.MonitorConnectMessage, &request, &reply)
 	if err != nil {
 		return nil, err
 	}
-	return d.open(ctx, op, &reply.Grant, came, options)
+	return d.open(ctx, op, &reply.Grant, received, options)
 }
 
-// patient returns a context that is cancelled with another one, but has its own deadline.
-func patient(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
-	patient, done := context.WithDeadline(context.Background(), deadline)
+// replaceDeadline returns a context that is cancelled with another one, but has its own deadline.
+func replaceDeadline(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
+	replaced, done := context.WithDeadline(context.Background(), deadline)
 	go func() {
 		select {
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.Canceled) {
 				done()
 			}
-		case <-patient.Done():
+		case <-replaced.Done():
 		}
 	}()
-	return patient, done
+	return replaced, done
 }
 
 // remaining returns the time until a deadline, in nanoseconds; 0 if it has passed.

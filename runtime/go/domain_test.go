@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// attached is a domain of the machine that the tests run on, if they do.
-func attached(t *testing.T) *Domain {
+// attachOrSkip attaches to the machine that the tests run on, or skips the test without one.
+func attachOrSkip(t *testing.T) *Domain {
 	t.Helper()
 	if os.Getenv("TOMBOLO_COMMAND") == "" {
 		t.Skip("needs a machine, and its command in TOMBOLO_COMMAND")
 	}
-	d, err := Attach(soon(t))
+	d, err := Attach(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func attached(t *testing.T) *Domain {
 }
 
 func TestNames(t *testing.T) {
-	d, ctx := attached(t), soon(t)
+	d, ctx := attachOrSkip(t), testContext(t)
 	for _, scope := range []string{"", "@/", "@" + d.NodeName() + "/"} {
 		name := fmt.Sprintf("%sgo-test/%d", scope, os.Getpid())
 		values := map[string]any{"count": 3, "share": 0.5, "text": "ü", "yes": true, "bytes": []byte{1, 2}}
@@ -60,7 +60,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestLocks(t *testing.T) {
-	d, other, ctx := attached(t), attached(t), soon(t)
+	d, other, ctx := attachOrSkip(t), attachOrSkip(t), testContext(t)
 	name := fmt.Sprintf("go-lock/%d", os.Getpid())
 	first, err := d.Lock(ctx, name)
 	if err != nil {
@@ -89,7 +89,7 @@ func TestLocks(t *testing.T) {
 }
 
 func TestConnecting(t *testing.T) {
-	server, client, ctx := attached(t), attached(t), soon(t)
+	server, client, ctx := attachOrSkip(t), attachOrSkip(t), testContext(t)
 	name := fmt.Sprintf("go-name/%d", os.Getpid())
 	short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 	defer cancel()

@@ -79,8 +79,8 @@ func proposedShape(words [8]uint64) (ring.Shape, bool) {
 	shape := ring.Shape{
 		SlotBytes: int(words[1] >> 32 & 0xffff), Slots: uint32(words[2]), UsedFlag: variant == 1,
 	}
-	is := words[0] == helloMagic && uint32(words[1]) == channelFormat && variant <= 1 && words[2] <= 1<<16
-	return shape, is && shape.Valid()
+	isKnown := words[0] == helloMagic && uint32(words[1]) == channelFormat && variant <= 1 && words[2] <= 1<<16
+	return shape, isKnown && shape.Valid()
 }
 
 // channelBytes returns the length of channel memory.
@@ -99,8 +99,8 @@ type side int
 
 func (s side) other() side { return 1 - s }
 
-// shake performs the handshake in channel memory, and returns the peer's hello.
-func shake(ctx context.Context, op string, memory []uint64, me side, mine hello, b *bell) ([8]uint64, error) {
+// handshake performs the handshake in channel memory, and returns the peer's hello.
+func handshake(ctx context.Context, op string, memory []uint64, me side, mine hello, b *bell) ([8]uint64, error) {
 	own, peer := line(memory, int(me)), line(memory, int(me.other()))
 	words := mine.words()
 	for i := 0; i < 7; i++ {

@@ -36,7 +36,7 @@ func (l *Listener) add(one arrival) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if len(l.waiting) >= maxArrived {
-		l.domain.throwAway(one)
+		l.domain.rejectArrival(one)
 		return
 	}
 	l.waiting = append(l.waiting, one)
@@ -64,8 +64,8 @@ func (l *Listener) take() (one arrival, ok bool) {
 	return one, true
 }
 
-// throwAway refuses an arrival, and makes room for another in the backlog.
-func (d *Domain) throwAway(one arrival) {
+// rejectArrival refuses an arrival, and makes room for another in the backlog.
+func (d *Domain) rejectArrival(one arrival) {
 	d.refuse(&one.grant, one.fds)
 	_ = d.monitor.tell(&control.MonitorAcceptedMessage, stubs.KindMessage, &control.MonitorAccepted{Count: 1})
 }
@@ -76,16 +76,16 @@ func (d *Domain) ExportWith(ctx context.Context, name string, options Options) (
 	if _, err := options.shape(op); err != nil {
 		return nil, err
 	}
-	ctx, cancel := bounded(ctx, answerTimeout)
+	ctx, cancel := withDefaultTimeout(ctx, answerTimeout)
 	defer cancel()
-	scope, rest := d.scoped(name)
+	scope, rest := d.splitScope(name)
 	var reply control.MonitorExportReply
 	request := control.MonitorExportRequest{Scope: scope, Name: rest}
-	came, err := d.monitor.ask(ctx, op, &control.MonitorExportMessage, &request, &reply)
+	received, err := d.monitor.ask(ctx, op, &control.MonitorExportMessage, &request, &reply)
 	if err != nil {
 		return nil, err
 	}
-	came.close()
+	received.close()
 	l := &Listener{
 		domain: d, number: reply.Listener, name: name, options: options,
 		arrived: make(chan struct{}, 1), closed: make(chan struct{}),
@@ -93,10 +93,10 @@ func (d *Domain) ExportWith(ctx context.Context, name string, options Options) (
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	d.listeners[l.number] = l
-	for _, early := range d.early[l.number] {
-		l.add(early)
+	for _, one := range d.earlyArrivals[l.number] {
+		l.add(one)
 	}
-	delete(d.early, l.number)
+	delete(d.earlyArrivals, l.number)
 	return l, nil
 }
 
@@ -107,7 +107,7 @@ func (l *Listener) Name() string { return l.name }
 // sides do not match, the listener can still accept others.
 func (l *Listener) Accept(ctx context.Context) (*Channel, error) {
 	op := "accept at '" + l.name + "'"
-	ctx, cancel := bounded(ctx, l.domain.Timeout())
+	ctx, cancel := withDefaultTimeout(ctx, l.domain.Timeout())
 	defer cancel()
 	for {
 		if one, ok := l.take(); ok {
@@ -137,14 +137,14 @@ func (l *Listener) Close() error {
 			&control.MonitorWithdrawRequest{Listener: l.number})
 		l.domain.mutex.Lock()
 		delete(l.domain.listeners, l.number)
-		l.domain.given[l.number] = true
+		l.domain.closedListeners[l.number] = true
 		l.domain.mutex.Unlock()
 		for {
 			one, ok := l.take()
 			if !ok {
 				return
 			}
-			l.domain.throwAway(one)
+			l.domain.rejectArrival(one)
 		}
 	})
 	return nil

@@ -54,15 +54,15 @@ type monitor struct {
 	raw  syscall.RawConn
 
 	// Handlers of events.
-	incoming func(listener uint32, grant control.Grant, came fds)
-	other    func(ordinal uint16, message []byte)
+	onIncoming func(listener uint32, grant control.Grant, received fds)
+	onEvent    func(ordinal uint16, message []byte)
 
 	done chan struct{}
 
-	mutex   sync.Mutex
-	last    uint32
-	waiting map[uint32]chan answer
-	err     error
+	mutex      sync.Mutex
+	lastNumber uint32
+	waiting    map[uint32]chan answer
+	err        error
 }
 
 func newMonitor(fd int) (*monitor, error) {
@@ -83,10 +83,10 @@ func (m *monitor) read() {
 	buffer := make([]byte, maxPacketBytes)
 	for {
 		var count int
-		var came fds
+		var received fds
 		var failed error
 		err := m.raw.Read(func(fd uintptr) bool {
-			count, came, failed = receiveMessage(int(fd), buffer)
+			count, received, failed = receiveMessage(int(fd), buffer)
 			return failed != syscall.EAGAIN
 		})
 		if err == nil {
@@ -96,16 +96,16 @@ func (m *monitor) read() {
 			m.end(&Error{Status: ErrMonitorLost, Op: "wait for the monitor"})
 			return
 		}
-		if err := m.arrived(buffer[:count], came); err != nil {
-			came.close()
+		if err := m.dispatch(buffer[:count], received); err != nil {
+			received.close()
 			m.end(&Error{Status: ErrMonitorProtocol, Op: "read a message of the monitor", Err: err})
 			return
 		}
 	}
 }
 
-// arrived dispatches one message.
-func (m *monitor) arrived(message []byte, came fds) error {
+// dispatch handles one message.
+func (m *monitor) dispatch(message []byte, received fds) error {
 	kind, ordinal, number, err := stubs.Head(message)
 	if err != nil {
 		return err
@@ -117,10 +117,10 @@ func (m *monitor) arrived(message []byte, came fds) error {
 			if err := stubs.Decode(message, kind, ordinal, &event); err != nil {
 				return err
 			}
-			m.incoming(event.Listener, event.Grant, came)
+			m.onIncoming(event.Listener, event.Grant, received)
 			return nil
 		}
-		came.close()
+		received.close()
 		if ordinal == control.MonitorTurnedAwayMessage.Ordinal {
 			var event control.MonitorTurnedAway
 			if err := stubs.Decode(message, kind, ordinal, &event); err != nil {
@@ -129,7 +129,7 @@ func (m *monitor) arrived(message []byte, came fds) error {
 			m.end(faultError("attach", &event.Fault))
 			return nil
 		}
-		m.other(ordinal, message)
+		m.onEvent(ordinal, message)
 		return nil
 	case stubs.KindReply, stubs.KindError, stubs.KindFault:
 		m.mutex.Lock()
@@ -137,10 +137,10 @@ func (m *monitor) arrived(message []byte, came fds) error {
 		delete(m.waiting, number)
 		m.mutex.Unlock()
 		if waiting == nil {
-			came.close()
+			received.close()
 			return nil
 		}
-		waiting <- answer{append([]byte(nil), message...), came}
+		waiting <- answer{append([]byte(nil), message...), received}
 		return nil
 	}
 	return errors.New("a message of a kind that monitors do not send")
@@ -220,7 +220,7 @@ func (m *monitor) ask(ctx context.Context, op string, what *stubs.Message, reque
 		if !ok {
 			return nil, m.failure()
 		}
-		return m.answered(op, what, answer, reply)
+		return m.decodeReply(op, what, answer, reply)
 	case <-ctx.Done():
 		m.forget(number)
 		// The reply may have arrived at the same time.
@@ -255,10 +255,10 @@ func (m *monitor) start(waiting chan answer) (uint32, error) {
 		return 0, m.err
 	}
 	for {
-		m.last = (m.last + 1) & 0xffffff
-		if m.last != 0 && m.waiting[m.last] == nil {
-			m.waiting[m.last] = waiting
-			return m.last, nil
+		m.lastNumber = (m.lastNumber + 1) & 0xffffff
+		if m.lastNumber != 0 && m.waiting[m.lastNumber] == nil {
+			m.waiting[m.lastNumber] = waiting
+			return m.lastNumber, nil
 		}
 	}
 }
@@ -269,8 +269,8 @@ func (m *monitor) forget(number uint32) {
 	delete(m.waiting, number)
 }
 
-// answered decodes a reply.
-func (m *monitor) answered(op string, what *stubs.Message, answer answer, reply stubs.Body) (fds, error) {
+// decodeReply decodes a reply.
+func (m *monitor) decodeReply(op string, what *stubs.Message, answer answer, reply stubs.Body) (fds, error) {
 	kind, ordinal, _, err := stubs.Head(answer.message)
 	if err == nil && kind == stubs.KindReply {
 		if err = stubs.Decode(answer.message, kind, what.Ordinal, reply); err == nil {

@@ -40,8 +40,8 @@ const (
 func (d *Domain) names(ctx context.Context, op string, scope control.Scope, operation control.Operation) (control.Answer, error) {
 	var reply control.MonitorNamesReply
 	request := control.MonitorNamesRequest{Scope: scope, Operation: operation}
-	came, err := d.monitor.ask(ctx, op, &control.MonitorNamesMessage, &request, &reply)
-	came.close()
+	received, err := d.monitor.ask(ctx, op, &control.MonitorNamesMessage, &request, &reply)
+	received.close()
 	return reply.Answer, err
 }
 
@@ -111,9 +111,9 @@ func (d *Domain) SetRecord(ctx context.Context, name string, values map[string]a
 	if err != nil {
 		return 0, err
 	}
-	ctx, cancel := bounded(ctx, d.Timeout())
+	ctx, cancel := withDefaultTimeout(ctx, d.Timeout())
 	defer cancel()
-	scope, rest := d.scoped(name)
+	scope, rest := d.splitScope(name)
 	answer, err := d.names(ctx, op, scope, control.Operation{Case: control.OperationCaseSet, Set: control.OperationSet{
 		Name: rest, Attributes: list, Lifetime: lifetime, Condition: control.Condition{Case: control.ConditionCaseAlways},
 	}})
@@ -122,9 +122,9 @@ func (d *Domain) SetRecord(ctx context.Context, name string, values map[string]a
 
 // DeleteRecord deletes a record.
 func (d *Domain) DeleteRecord(ctx context.Context, name string) error {
-	ctx, cancel := bounded(ctx, d.Timeout())
+	ctx, cancel := withDefaultTimeout(ctx, d.Timeout())
 	defer cancel()
-	scope, rest := d.scoped(name)
+	scope, rest := d.splitScope(name)
 	_, err := d.names(ctx, "delete the record '"+name+"'", scope, control.Operation{
 		Case:   control.OperationCaseDelete,
 		Delete: control.OperationDelete{Name: rest, Condition: control.Condition{Case: control.ConditionCaseAlways}},
@@ -140,9 +140,9 @@ func query(glob string) control.Query {
 // FindRecords lists the records whose names match a glob, in natural order. In globs * matches any text and ?
 // any character.
 func (d *Domain) FindRecords(ctx context.Context, glob string) ([]Record, error) {
-	ctx, cancel := bounded(ctx, d.Timeout())
+	ctx, cancel := withDefaultTimeout(ctx, d.Timeout())
 	defer cancel()
-	scope, rest := d.scoped(glob)
+	scope, rest := d.splitScope(glob)
 	var all []Record
 	for after := ""; ; {
 		answer, err := d.names(ctx, "find '"+glob+"'", scope, control.Operation{
@@ -164,13 +164,13 @@ func (d *Domain) FindRecords(ctx context.Context, glob string) ([]Record, error)
 
 // AwaitRecord waits for a record whose name matches a glob.
 func (d *Domain) AwaitRecord(ctx context.Context, glob string) (Record, error) {
-	ctx, cancel := bounded(ctx, d.Timeout())
+	ctx, cancel := withDefaultTimeout(ctx, d.Timeout())
 	defer cancel()
 	deadline, _ := ctx.Deadline()
-	patient, done := patient(ctx, deadline.Add(answerTimeout))
+	extended, done := replaceDeadline(ctx, deadline.Add(answerTimeout))
 	defer done()
-	scope, rest := d.scoped(glob)
-	answer, err := d.names(patient, "wait for the record '"+glob+"'", scope, control.Operation{
+	scope, rest := d.splitScope(glob)
+	answer, err := d.names(extended, "wait for the record '"+glob+"'", scope, control.Operation{
 		Case:  control.OperationCaseAwait,
 		Await: control.OperationAwait{Query: query(rest), Timeout: control.Duration{Ns: remaining(deadline)}},
 	})
@@ -192,13 +192,13 @@ type Lock struct {
 
 // Lock acquires a lock; requests are served in order.
 func (d *Domain) Lock(ctx context.Context, name string) (*Lock, error) {
-	ctx, cancel := bounded(ctx, d.Timeout())
+	ctx, cancel := withDefaultTimeout(ctx, d.Timeout())
 	defer cancel()
 	deadline, _ := ctx.Deadline()
-	patient, done := patient(ctx, deadline.Add(answerTimeout))
+	extended, done := replaceDeadline(ctx, deadline.Add(answerTimeout))
 	defer done()
-	scope, rest := d.scoped(name)
-	answer, err := d.names(patient, "lock '"+name+"'", scope, control.Operation{
+	scope, rest := d.splitScope(name)
+	answer, err := d.names(extended, "lock '"+name+"'", scope, control.Operation{
 		Case: control.OperationCaseLock,
 		Lock: control.OperationLock{Name: rest, Timeout: control.Duration{Ns: remaining(deadline)}},
 	})
@@ -210,9 +210,9 @@ func (d *Domain) Lock(ctx context.Context, name string) (*Lock, error) {
 
 // Unlock releases the lock to the next waiter.
 func (l *Lock) Unlock(ctx context.Context) error {
-	ctx, cancel := bounded(ctx, l.domain.Timeout())
+	ctx, cancel := withDefaultTimeout(ctx, l.domain.Timeout())
 	defer cancel()
-	scope, rest := l.domain.scoped(l.name)
+	scope, rest := l.domain.splitScope(l.name)
 	_, err := l.domain.names(ctx, "unlock '"+l.name+"'", scope, control.Operation{
 		Case: control.OperationCaseUnlock, Unlock: control.OperationUnlock{Name: rest, Token: l.Token},
 	})

@@ -11,8 +11,8 @@ import (
 )
 
 // open opens the end of a channel that the monitor granted.
-func (d *Domain) open(ctx context.Context, op string, grant *control.Grant, came fds, options Options) (*Channel, error) {
-	defer came.close()
+func (d *Domain) open(ctx context.Context, op string, grant *control.Grant, received fds, options Options) (*Channel, error) {
+	defer received.close()
 	shape, err := options.shape(op)
 	if err != nil {
 		return nil, err
@@ -22,12 +22,12 @@ func (d *Domain) open(ctx context.Context, op string, grant *control.Grant, came
 	var c *Channel
 	switch grant.Transport {
 	case control.TransportKindShm:
-		c, err = d.openShared(ctx, op, me, mine, came)
+		c, err = d.openShared(ctx, op, me, mine, received)
 	case control.TransportKindWindow:
-		c, err = d.openWindow(ctx, op, grant, me, mine, came)
+		c, err = d.openWindow(ctx, op, grant, me, mine, received)
 	default:
 		mine.shape.Slots, mine.shape.UsedFlag = grant.Config.Slots, grant.Config.Variant == control.VariantUsedFlag
-		c, err = d.openSocket(ctx, op, mine, came)
+		c, err = d.openSocket(ctx, op, mine, received)
 	}
 	if err != nil {
 		return nil, err
@@ -36,17 +36,17 @@ func (d *Domain) open(ctx context.Context, op string, grant *control.Grant, came
 	return c, nil
 }
 
-// noRoom returns the error for descriptors that did not arrive: the kernel drops those beyond the process's
-// limit.
-func noRoom(op string) error {
+// lostDescriptorsError returns the error for descriptors that did not arrive: the kernel drops those beyond
+// the process's limit.
+func lostDescriptorsError(op string) error {
 	return failure(ErrSystem, op, "descriptors were lost: this process can open no more files (see `ulimit -n`)")
 }
 
 // openShared opens an end in shared memory of one kernel.
-func (d *Domain) openShared(ctx context.Context, op string, me side, mine hello, came fds) (*Channel, error) {
-	socket := came.take(0)
+func (d *Domain) openShared(ctx context.Context, op string, me side, mine hello, received fds) (*Channel, error) {
+	socket := received.take(0)
 	if socket < 0 {
-		return nil, noRoom(op)
+		return nil, lostDescriptorsError(op)
 	}
 	b := newBell()
 	file, err := poller(socket, "a channel")
@@ -57,9 +57,9 @@ func (d *Domain) openShared(ctx context.Context, op string, me side, mine hello,
 	b.lifeline, b.lifeFd = file, socket
 	memoryFd, bytes := -1, channelBytes(mine.shape)
 	if me == 0 {
-		memoryFd, err = propose(op, socket, mine)
+		memoryFd, err = sendProposal(op, socket, mine)
 	} else {
-		mine, memoryFd, bytes, err = proposal(ctx, op, b, mine)
+		mine, memoryFd, bytes, err = receiveProposal(ctx, op, b, mine)
 	}
 	if err != nil {
 		file.Close()
@@ -75,10 +75,10 @@ func (d *Domain) openShared(ctx context.Context, op string, me side, mine hello,
 }
 
 // openSocket opens an end over a byte stream.
-func (d *Domain) openSocket(ctx context.Context, op string, mine hello, came fds) (*Channel, error) {
-	socket := came.take(0)
+func (d *Domain) openSocket(ctx context.Context, op string, mine hello, received fds) (*Channel, error) {
+	socket := received.take(0)
 	if socket < 0 {
-		return nil, noRoom(op)
+		return nil, lostDescriptorsError(op)
 	}
 	file, err := poller(socket, "a channel")
 	if err != nil {
@@ -93,8 +93,8 @@ func (d *Domain) openSocket(ctx context.Context, op string, mine hello, came fds
 	return &Channel{stream: s, shape: mine.shape, timeout: d.Timeout()}, nil
 }
 
-// propose creates the memory of a channel and sends it to the accepting side.
-func propose(op string, socket int, mine hello) (int, error) {
+// sendProposal creates the memory of a channel and sends it to the accepting side.
+func sendProposal(op string, socket int, mine hello) (int, error) {
 	memory, err := createSealed(channelBytes(mine.shape))
 	if err != nil {
 		return -1, systemError(op, err)
@@ -109,8 +109,8 @@ func propose(op string, socket int, mine hello) (int, error) {
 	return memory, nil
 }
 
-// proposal waits for the memory that the connecting side sends, and adopts the shape of its rings.
-func proposal(ctx context.Context, op string, b *bell, mine hello) (hello, int, int, error) {
+// receiveProposal waits for the memory that the connecting side sends, and adopts the shape of its rings.
+func receiveProposal(ctx context.Context, op string, b *bell, mine hello) (hello, int, int, error) {
 	raw, err := b.lifeline.SyscallConn()
 	if err != nil {
 		return mine, -1, 0, systemError(op, err)
@@ -121,13 +121,13 @@ func proposal(ctx context.Context, op string, b *bell, mine hello) (hello, int, 
 	}
 	var bytes [64]byte
 	var count int
-	var came fds
+	var received fds
 	var failed error
 	err = raw.Read(func(fd uintptr) bool {
-		count, came, failed = receiveMessage(int(fd), bytes[:])
+		count, received, failed = receiveMessage(int(fd), bytes[:])
 		return failed != syscall.EAGAIN
 	})
-	defer came.close()
+	defer received.close()
 	_ = b.lifeline.SetReadDeadline(time.Time{})
 	switch {
 	case err != nil:
@@ -136,18 +136,18 @@ func proposal(ctx context.Context, op string, b *bell, mine hello) (hello, int, 
 		return mine, -1, 0, &Error{Status: ErrTimedOut, Op: op}
 	case failed == nil && count == 1 && bytes[0] == withdrawal:
 		return mine, -1, 0, verdictError(op, verdictWithdrawn)
-	case failed == nil && count == 8 && len(came) == 0:
+	case failed == nil && count == 8 && len(received) == 0:
 		return mine, -1, 0, farEndError(op, binary.LittleEndian.Uint64(bytes[:]))
 	case failed != nil || count == 0:
 		return mine, -1, 0, &Error{Status: ErrPeerDied, Op: op}
-	case count != 64 || len(came) == 0 || len(came) > 2:
-		return mine, -1, 0, failure(ErrViolation, op, "a proposal of %d bytes with %d descriptors", count, len(came))
+	case count != 64 || len(received) == 0 || len(received) > 2:
+		return mine, -1, 0, failure(ErrViolation, op, "a proposal of %d bytes with %d descriptors", count, len(received))
 	}
 	var words [8]uint64
 	for i := range words {
 		words[i] = binary.LittleEndian.Uint64(bytes[8*i:])
 	}
-	memory := came.take(0)
+	memory := received.take(0)
 	shape, valid := proposedShape(words)
 	needed := int64(headerWords * 8)
 	if valid {
@@ -187,13 +187,13 @@ func answerDifference(op string, memoryFd int, mine hello, theirs [8]uint64) err
 }
 
 // openWindow opens an end in a range of a window.
-func (d *Domain) openWindow(ctx context.Context, op string, grant *control.Grant, me side, mine hello, came fds) (*Channel, error) {
+func (d *Domain) openWindow(ctx context.Context, op string, grant *control.Grant, me side, mine hello, received fds) (*Channel, error) {
 	place := grant.Window
 	if place == nil {
 		return nil, failure(ErrMonitorProtocol, op, "a grant without a place in the window")
 	}
-	if len(came) < 4 {
-		return nil, noRoom(op)
+	if len(received) < 4 {
+		return nil, lostDescriptorsError(op)
 	}
 	mine.shape = ring.Shape{
 		SlotBytes: mine.shape.SlotBytes, Slots: grant.Config.Slots, UsedFlag: grant.Config.Variant == control.VariantUsedFlag,
@@ -203,17 +203,17 @@ func (d *Domain) openWindow(ctx context.Context, op string, grant *control.Grant
 		return nil, failure(ErrMonitorProtocol, op, "%d bytes of the window were lent for %+v", place.LengthBytes, mine.shape)
 	}
 	if place.Caches != nil {
-		d.refuse(grant, came)
+		d.refuse(grant, received)
 		return nil, failure(ErrCannotCarry, op, "the window is not coherent, which this package does not support")
 	}
-	if place.Ring == nil && fileBytes(came[0]) != 0 && uint64(fileBytes(came[0])) < place.OffsetBytes+uint64(needed) {
+	if place.Ring == nil && fileBytes(received[0]) != 0 && uint64(fileBytes(received[0])) < place.OffsetBytes+uint64(needed) {
 		return nil, failure(ErrMonitorProtocol, op, "the window is shorter than what was lent of it")
 	}
-	mapping, memory, err := mapWords(came[0], int64(place.OffsetBytes), needed)
+	mapping, memory, err := mapWords(received[0], int64(place.OffsetBytes), needed)
 	if err != nil {
 		return nil, systemError(op, err)
 	}
-	b, err := windowBell(place, memory, me, came)
+	b, err := windowBell(place, memory, me, received)
 	if err != nil {
 		_ = syscall.Munmap(mapping)
 		return nil, systemError(op, err)
@@ -222,21 +222,21 @@ func (d *Domain) openWindow(ctx context.Context, op string, grant *control.Grant
 }
 
 // windowBell creates the doorbell of a channel in a window.
-func windowBell(place *control.WindowPlace, memory []uint64, me side, came fds) (*bell, error) {
+func windowBell(place *control.WindowPlace, memory []uint64, me side, received fds) (*bell, error) {
 	b := newBell()
 	b.counted = &line(memory, 4+int(me))[8]
 	if place.Group != nil {
-		inPage := *place.Group % pageBytes
-		page, words, err := mapWords(came[0], int64(*place.Group-inPage), pageBytes)
+		pageOffset := *place.Group % pageBytes
+		page, words, err := mapWords(received[0], int64(*place.Group-pageOffset), pageBytes)
 		if err != nil {
 			return nil, err
 		}
-		b.groupPage, b.group = page, &words[inPage/8]
+		b.groupPage, b.group = page, &words[pageOffset/8]
 	}
-	lifeline, incoming, ringer := came.take(1), came.take(2), came.take(3)
+	lifeline, incoming, ringFd := received.take(1), received.take(2), received.take(3)
 	if place.Ring != nil {
-		mapping, _, err := mapWords(ringer, 0, pageBytes)
-		syscall.Close(ringer)
+		mapping, _, err := mapWords(ringFd, 0, pageBytes)
+		syscall.Close(ringFd)
 		if err != nil {
 			syscall.Close(lifeline)
 			syscall.Close(incoming)
@@ -244,7 +244,7 @@ func windowBell(place *control.WindowPlace, memory []uint64, me side, came fds) 
 		}
 		b.registers, b.target = mapping, *place.Ring
 	} else {
-		b.counterFd = ringer
+		b.counterFd = ringFd
 	}
 	var err error
 	if b.lifeline, err = poller(lifeline, "a lifeline"); err != nil {
@@ -259,19 +259,19 @@ func windowBell(place *control.WindowPlace, memory []uint64, me side, came fds) 
 }
 
 // refuse notifies the peer that a channel will not be opened; otherwise the peer would report a death.
-func (d *Domain) refuse(grant *control.Grant, came fds) {
-	defer came.close()
+func (d *Domain) refuse(grant *control.Grant, received fds) {
+	defer received.close()
 	switch {
-	case grant.Transport == control.TransportKindShm && len(came) > 0:
-		_ = sendMessage(came[0], []byte{withdrawal}, nil)
-	case grant.Transport == control.TransportKindSocket && len(came) > 0:
-		_ = sendMessage(came[0], []byte{withdrawal, 0, 0, 0, 0, 0, 0, 0}, nil)
-	case grant.Transport == control.TransportKindWindow && len(came) > 3 && grant.Window != nil:
-		mapping, memory, err := mapWords(came[0], int64(grant.Window.OffsetBytes), pageBytes)
+	case grant.Transport == control.TransportKindShm && len(received) > 0:
+		_ = sendMessage(received[0], []byte{withdrawal}, nil)
+	case grant.Transport == control.TransportKindSocket && len(received) > 0:
+		_ = sendMessage(received[0], []byte{withdrawal, 0, 0, 0, 0, 0, 0, 0}, nil)
+	case grant.Transport == control.TransportKindWindow && len(received) > 3 && grant.Window != nil:
+		mapping, memory, err := mapWords(received[0], int64(grant.Window.OffsetBytes), pageBytes)
 		if err != nil {
 			return
 		}
-		b, err := windowBell(grant.Window, memory, side(grant.Side), came)
+		b, err := windowBell(grant.Window, memory, side(grant.Side), received)
 		if err == nil {
 			ring.Store(&line(memory, int(grant.Side))[verdictWord], verdictWithdrawn)
 			b.ring()

@@ -18,8 +18,8 @@ const (
 	frameFarEnd = 0xfffffffe
 )
 
-// queued is the capacity of the queues of a stream: messages waiting for the socket, or to be received.
-const queued = 64
+// queueCapacity is the capacity of the queues of a stream: messages waiting for the socket, or to be received.
+const queueCapacity = 64
 
 // flushTime limits how long a closed stream may take to send the messages accepted before.
 const flushTime = 10 * time.Second
@@ -49,7 +49,7 @@ func openStream(ctx context.Context, op string, file *os.File, mine hello) (*str
 		_, err := file.Write(bytes[:])
 		return err
 	}
-	ended := func(err error) error {
+	handshakeError := func(err error) error {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			// The withdrawal may be sent only in part; then the peer finds a violation.
 			_ = file.SetWriteDeadline(time.Now().Add(time.Second))
@@ -59,17 +59,17 @@ func openStream(ctx context.Context, op string, file *os.File, mine hello) (*str
 		return &Error{Status: ErrPeerDied, Op: op, Detail: "before the channel was open"}
 	}
 	if _, err := file.Write(mine.bytes()); err != nil {
-		return nil, ended(err)
+		return nil, handshakeError(err)
 	}
 	var theirs [64]byte
 	if _, err := io.ReadFull(file, theirs[:8]); err != nil {
-		return nil, ended(err)
+		return nil, handshakeError(err)
 	}
 	if first := binary.LittleEndian.Uint64(theirs[:8]); uint32(first) == verdictWithdrawn || uint32(first) == verdictFarEnd {
 		return nil, verdictError(op, first)
 	}
 	if _, err := io.ReadFull(file, theirs[8:]); err != nil {
-		return nil, ended(err)
+		return nil, handshakeError(err)
 	}
 	var words [8]uint64
 	for i := range words {
@@ -85,7 +85,7 @@ func openStream(ctx context.Context, op string, file *os.File, mine hello) (*str
 		_, err = io.ReadFull(file, answer[:])
 	}
 	if err != nil {
-		return nil, ended(err)
+		return nil, handshakeError(err)
 	}
 	if err := verdictError(op, binary.LittleEndian.Uint64(answer[:])); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func openStream(ctx context.Context, op string, file *os.File, mine hello) (*str
 		return nil, systemError(op, err)
 	}
 	s := &stream{
-		file: file, max: mine.shape.MaxMessageBytes(), in: make(chan []byte, queued), out: make(chan []byte, queued),
+		file: file, max: mine.shape.MaxMessageBytes(), in: make(chan []byte, queueCapacity), out: make(chan []byte, queueCapacity),
 		stop: make(chan struct{}), finished: make(chan struct{}),
 	}
 	go s.read()
@@ -108,28 +108,28 @@ func (s *stream) read() {
 	var head [8]byte
 	for {
 		if _, err := io.ReadFull(s.file, head[:4]); err != nil {
-			s.ended(ErrPeerDied)
+			s.setEnd(ErrPeerDied)
 			return
 		}
 		length := binary.LittleEndian.Uint32(head[:])
 		switch {
 		case length == frameClose:
-			s.ended(ring.ErrClosed)
+			s.setEnd(ring.ErrClosed)
 			return
 		case length == frameFarEnd:
 			if _, err := io.ReadFull(s.file, head[:]); err != nil {
-				s.ended(ErrPeerDied)
+				s.setEnd(ErrPeerDied)
 			} else {
-				s.ended(farEndError("use the channel", binary.LittleEndian.Uint64(head[:])))
+				s.setEnd(farEndError("use the channel", binary.LittleEndian.Uint64(head[:])))
 			}
 			return
 		case uint64(length) > uint64(s.max):
-			s.ended(ring.Violation("a frame that is longer than a message"))
+			s.setEnd(ring.Violation("a frame that is longer than a message"))
 			return
 		}
 		message := make([]byte, length)
 		if _, err := io.ReadFull(s.file, message); err != nil {
-			s.ended(ErrPeerDied)
+			s.setEnd(ErrPeerDied)
 			return
 		}
 		select {
@@ -140,7 +140,8 @@ func (s *stream) read() {
 	}
 }
 
-func (s *stream) ended(err error) {
+// setEnd records why the stream ended, once.
+func (s *stream) setEnd(err error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.end == nil {
@@ -175,7 +176,7 @@ func (s *stream) write() {
 		select {
 		case message := <-s.out:
 			if !frame(message) {
-				s.ended(ErrPeerDied)
+				s.setEnd(ErrPeerDied)
 				return
 			}
 		case <-s.stop:

@@ -19,9 +19,9 @@ func streams(t *testing.T, ours, theirs hello) (a, b *Channel, errA, errB error)
 	left, right := sockets(t)
 	var both sync.WaitGroup
 	both.Add(2)
-	end := func(mine hello, came fds, c **Channel, err *error) {
+	end := func(mine hello, received fds, c **Channel, err *error) {
 		defer both.Done()
-		*c, *err = nowhere().openSocket(soon(t), "open", mine, came)
+		*c, *err = detachedDomain().openSocket(testContext(t), "open", mine, received)
 	}
 	go end(ours, left, &a, &errA)
 	go end(theirs, right, &b, &errB)
@@ -35,7 +35,7 @@ func TestStreams(t *testing.T) {
 	if errA != nil || errB != nil {
 		t.Fatal(errA, errB)
 	}
-	ctx := soon(t)
+	ctx := testContext(t)
 	const count = 2000
 	go func() {
 		for i := 0; i < count; i++ {
@@ -79,7 +79,7 @@ func TestStreams(t *testing.T) {
 // The bytes that side A sends match the example of docs/specs/channel.md, and invalid frames are refused.
 func TestStreamBytes(t *testing.T) {
 	mine := hello{shape: ring.Shape{SlotBytes: 32, Slots: 4}, hash: 0x1122334455667788, domain: 1<<48 | 2<<32 | 3}
-	said := strings.ReplaceAll("54 4d 42 4c 48 45 4c 4f  01 00 00 00 20 00 00 00"+
+	handshakeHex := strings.ReplaceAll("54 4d 42 4c 48 45 4c 4f  01 00 00 00 20 00 00 00"+
 		"04 00 00 00 00 00 00 00  88 77 66 55 44 33 22 11 03 00 00 00 02 00 01 00  00 00 00 00 00 00 00 00"+
 		"00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00 01 00 00 00 00 00 00 00", " ", "")
 	frames := strings.ReplaceAll("04 00 00 00 74 6f 20 42 00 00 00 00 ff ff ff ff", " ", "")
@@ -87,20 +87,20 @@ func TestStreamBytes(t *testing.T) {
 		frames: ErrClosed, "61000000": ErrViolation, "0400": ErrPeerDied, "feffffff0500000001000300": ErrPeerDied,
 	} {
 		left, right := sockets(t)
-		spoken, err := hex.DecodeString(said + tail)
+		sent, err := hex.DecodeString(handshakeHex + tail)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := sendMessage(left[0], spoken, nil); err != nil {
+		if err := sendMessage(left[0], sent, nil); err != nil {
 			t.Fatal(err)
 		}
-		c, err := nowhere().openSocket(soon(t), "open", mine, right)
+		c, err := detachedDomain().openSocket(testContext(t), "open", mine, right)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if tail == frames {
 			for _, expected := range []string{"to B", ""} {
-				if message, err := c.Recv(soon(t)); err != nil || string(message) != expected {
+				if message, err := c.Recv(testContext(t)); err != nil || string(message) != expected {
 					t.Errorf("%q, %v", message, err)
 				}
 			}
@@ -109,25 +109,25 @@ func TestStreamBytes(t *testing.T) {
 			continue
 		}
 		left.close()
-		if _, err := c.Recv(soon(t)); !errors.Is(err, status) {
+		if _, err := c.Recv(testContext(t)); !errors.Is(err, status) {
 			t.Errorf("%s: %v", tail, err)
 		}
 		c.Close()
 	}
 	left, right := sockets(t)
-	spoken, _ := hex.DecodeString(said)
-	if err := sendMessage(left[0], spoken, nil); err != nil {
+	sent, _ := hex.DecodeString(handshakeHex)
+	if err := sendMessage(left[0], sent, nil); err != nil {
 		t.Fatal(err)
 	}
-	c, err := nowhere().openSocket(soon(t), "open", mine, right)
-	if err != nil || c.Send(soon(t), []byte("to B")) != nil || c.Send(soon(t), nil) != nil {
+	c, err := detachedDomain().openSocket(testContext(t), "open", mine, right)
+	if err != nil || c.Send(testContext(t), []byte("to B")) != nil || c.Send(testContext(t), nil) != nil {
 		t.Fatal("not sent", err)
 	}
 	c.Close()
 	file := os.NewFile(uintptr(left[0]), "the peer")
 	defer file.Close()
-	heard, err := io.ReadAll(file)
-	if err != nil || hex.EncodeToString(heard) != said+frames {
-		t.Errorf("%x, %v", heard, err)
+	output, err := io.ReadAll(file)
+	if err != nil || hex.EncodeToString(output) != handshakeHex+frames {
+		t.Errorf("%x, %v", output, err)
 	}
 }

@@ -98,12 +98,12 @@ func (f fds) close() {
 }
 
 // take transfers the descriptor at an index to the caller; -1 if it did not arrive.
-func (f fds) take(place int) int {
-	if place >= len(f) {
+func (f fds) take(index int) int {
+	if index >= len(f) {
 		return -1
 	}
-	fd := f[place]
-	f[place] = -1
+	fd := f[index]
+	f[index] = -1
 	return fd
 }
 
@@ -149,8 +149,8 @@ func sendMessage(fd int, message []byte, descriptors []int) error {
 	}
 }
 
-// one is the number 1 in native byte order, as written to an eventfd.
-var one = func() [8]byte {
+// counterIncrement is the number 1 in native byte order, as written to an eventfd.
+var counterIncrement = func() [8]byte {
 	number := uint64(1)
 	return *(*[8]byte)(unsafe.Pointer(&number))
 }()

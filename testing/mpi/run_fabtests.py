@@ -43,8 +43,8 @@ def parse():
     return parser.parse_args()
 
 
-def own_script(binaries):
-    """The script of fabtests, which ends nothing but what it started."""
+def write_restricted_script(binaries):
+    """Writes the script of fabtests, changed to end only processes that it started."""
     text = (binaries / "runfabtests.sh").read_text()
     for ending, times in ENDINGS:
         text, found = ending.subn(lambda _: END_OWN, text)
@@ -56,8 +56,8 @@ def own_script(binaries):
     return script
 
 
-def bring_up(tombolo):
-    """A machine of our own: the one that a plain host has may be another program's, or end between two tests."""
+def start_machine(tombolo):
+    """Starts a separate machine: the one of a plain host may be another program's, or end between two tests."""
     name = f"fabtests-{os.getpid()}"
     with tempfile.TemporaryDirectory(prefix="tombolo-fabtests-") as folder:
         file = pathlib.Path(folder) / f"{name}.toml"
@@ -69,8 +69,8 @@ def bring_up(tombolo):
 def main():
     options = parse()
     tombolo = options.target.resolve() / "release/tombolo"
-    script = own_script(options.built.resolve() / "bin")
-    machine = bring_up(tombolo)
+    script = write_restricted_script(options.built.resolve() / "bin")
+    machine = start_machine(tombolo)
     try:
         status = run(options, script, machine)
     finally:
@@ -84,7 +84,7 @@ def run(options, script, machine):
     fi = options.target.resolve() / "kit/mpi" / os.uname().machine / "opt/tombolo/mpi/fi"
     environment.update(FI_PROVIDER_PATH=str(fi), TOMBOLO_MACHINE=machine)
     words = [script, "-b", "-t", "quick", "-T", str(options.seconds), "-p", binaries, options.provider]
-    # It makes its files where it is.
+    # The script writes its files to the current folder.
     process = subprocess.Popen(words, env=environment, cwd=binaries, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                errors="replace", start_new_session=True)
     expected = read_expected(HERE / "expected/fabtests.txt")
@@ -105,15 +105,15 @@ def run(options, script, machine):
     return report(options, results)
 
 
-def judge(expected, name, became):
-    # Which provider it was says nothing of the test.
+def judge(expected, name, outcome):
+    # Without the name of the provider.
     key = re.sub(r' -p "\S+"$', "", name)
     reason = reason_for(expected, key, "host")
-    if became == "Pass":
+    if outcome == "Pass":
         surprise = reason is not None and not reason.startswith("sometimes")
         return {"test": key, "kind": "passed", "surprise": surprise,
                 "said": f"ok, though it is expected to fail: {reason}" if surprise else "ok"}
-    if became in ("Notrun", "Excluded"):
+    if outcome in ("Notrun", "Excluded"):
         if reason is None:
             return {"test": key, "kind": "failed", "said": "NOT RUN, though it could be"}
         return {"test": key, "kind": "not run", "said": reason if reason.startswith(NOT_RUN) else f"{NOT_RUN}: {reason}"}

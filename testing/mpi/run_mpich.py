@@ -74,8 +74,8 @@ class Test:
         settings = [f"{name}={value}" for name, value in self.environment.items()]
         self.key = " ".join([f"{folder}/{self.name}", str(self.ranks), *self.arguments, *settings])
 
-    def not_run(self, built):
-        """Why it is not run, if it is not."""
+    def reason_not_to_run(self, built):
+        """Returns the reason not to run it, or None."""
         if "mem" in self.options:
             return f"wants {self.options['mem']} GB of memory"
         if self.ranks > MOST_RANKS:
@@ -89,7 +89,7 @@ class Test:
 
 def read_tests(options):
     for folder in options.folders:
-        # Those that configure writes, and those that are as they are.
+        # Testlists written by configure, and those of the sources.
         paths = [place / folder / "testlist" for place in (options.built, options.source)]
         path = next((path for path in paths if path.is_file()), None)
         if path is None:
@@ -135,36 +135,36 @@ def command(options, test, mode):
 
 
 def run(options, test, mode, environment):
-    """What became of a test: `ok` or why not, the seconds that it took, and the end of what it said."""
+    """Runs a test; returns `ok` or the reason of the failure, the seconds that it took, and the end of its output."""
     seconds = SECONDS[mode] * options.patience
     if "timeLimit" in test.options:
         seconds = max(seconds, min(int(test.options["timeLimit"]), 300))
-    own = dict(environment)
+    test_environment = dict(environment)
     if mode in ("hydra", "tcp"):
-        own.update(FI_PROVIDER="tcp" if mode == "tcp" else "tombolo", MPIR_CVAR_CH4_NETMOD="ofi", MPIR_CVAR_NOLOCAL="1")
-        own.update(test.environment, FI_PROVIDER_PATH=str(options.mpi / "fi"))
-        own.update(TOMBOLO_TOMBOLOD=str(options.tombolo) + "d", TOMBOLO_MACHINE="local")
+        test_environment.update(FI_PROVIDER="tcp" if mode == "tcp" else "tombolo", MPIR_CVAR_CH4_NETMOD="ofi", MPIR_CVAR_NOLOCAL="1")
+        test_environment.update(test.environment, FI_PROVIDER_PATH=str(options.mpi / "fi"))
+        test_environment.update(TOMBOLO_TOMBOLOD=str(options.tombolo) + "d", TOMBOLO_MACHINE="local")
     start = time.monotonic()
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(command(options, test, mode), cwd=options.built / test.folder, env=own, stdin=subprocess.DEVNULL,
-                                   stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(command(options, test, mode), cwd=options.built / test.folder, env=test_environment,
+                                   stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             status = process.wait(seconds)
         except subprocess.TimeoutExpired:
             status = None
             stop(process)
-        took = time.monotonic() - start
+        seconds_taken = time.monotonic() - start
         output.seek(0)
         text = output.read(1 << 20).decode("utf-8", "replace")
-    return verdict(test, status, text, seconds), took, text[-1500:]
+    return verdict(test, status, text, seconds), seconds_taken, text[-1500:]
 
 
 def stop(process):
-    """Ends a job: its launcher takes the ranks along, and is killed if it does not."""
-    for number, patience in ((signal.SIGTERM, 15), (signal.SIGKILL, 15)):
+    """Ends a job: its launcher ends the ranks, and is killed if it does not."""
+    for signal_number, timeout in ((signal.SIGTERM, 15), (signal.SIGKILL, 15)):
         try:
-            os.killpg(process.pid, number)
-            process.wait(patience)
+            os.killpg(process.pid, signal_number)
+            process.wait(timeout)
             return
         except (ProcessLookupError, subprocess.TimeoutExpired):
             continue
@@ -176,14 +176,14 @@ def verdict(test, status, text, seconds):
         return f"took more than {seconds:.0f} s"
     if kind in ("TestStatus", "TestErrFatal"):
         return "ok" if status != 0 else "ended with 0, and should not have"
-    said = any(words in text.lower() for words in ("no errors", "test skipped"))
+    succeeded = any(words in text.lower() for words in ("no errors", "test skipped"))
     if status != 0:
         return f"ended with {status}"
-    return "ok" if said else "did not say `No Errors`"
+    return "ok" if succeeded else "did not say `No Errors`"
 
 
-def bring_up(options, environment):
-    """A machine of our own, so that no other is in the way."""
+def start_machine(options, environment):
+    """Starts a separate machine for the tests."""
     name = f"mpi-tests-{os.getpid()}"
     file = pathlib.Path(tempfile.mkdtemp(prefix="tombolo-mpi-")) / f"{name}.toml"
     parts = [part for mode, part in (("user", USER), ("vm", VM)) if mode in options.modes]
@@ -241,16 +241,16 @@ def main():
     environment = dict(os.environ)
     machine = None
     if set(options.modes) - {"hydra", "tcp"}:
-        machine = bring_up(options, environment)
+        machine = start_machine(options, environment)
         environment["TOMBOLO_MACHINE"] = machine
     results = []
     try:
         for mode in options.modes:
             for number, test in enumerate(tests, 1):
-                results.append(one(options, (test, mode), expected, environment))
+                results.append(run_and_judge(options, (test, mode), expected, environment))
                 result = results[-1]
                 print(f"{mode:4} {number:4}/{len(tests)}  {test.key}: {result['said']}", flush=True)
-                # What a test leaves unsaid, its output may say.
+                # The output may explain the failure.
                 if result["kind"] == "failed" and result["output"].strip():
                     print("    " + "\n    ".join(result["output"].strip().splitlines()[-6:]), flush=True)
     except KeyboardInterrupt:
@@ -261,24 +261,24 @@ def main():
     sys.exit(report(options, results))
 
 
-def one(options, what, expected, environment):
-    test, mode = what
+def run_and_judge(options, test_and_mode, expected, environment):
+    test, mode = test_and_mode
     result = {"test": test.key, "folder": test.folder, "mode": mode, "ranks": test.ranks}
-    missing = test.not_run(options.built)
+    missing = test.reason_not_to_run(options.built)
     if missing:
         return {**result, "kind": "not run", "said": f"not run: {missing}", "output": ""}
-    became, took, output = run(options, test, mode, environment)
+    outcome, seconds_taken, output = run(options, test, mode, environment)
     reason = reason_for(expected, test.key, mode)
-    if became == "ok":
+    if outcome == "ok":
         kind, said = "passed", "ok" if reason is None else f"ok, though it is expected to fail: {reason}"
     elif reason is not None:
-        kind, said = "expected", f"{became}, as expected: {reason}"
+        kind, said = "expected", f"{outcome}, as expected: {reason}"
     else:
-        kind, said = "failed", f"FAILED: {became}"
-    # What fails now and then is listed so, and may pass.
-    surprise = became == "ok" and reason is not None and not reason.startswith("sometimes")
-    return {**result, "kind": kind, "said": f"{said} ({took:.1f} s)", "seconds": round(took, 2), "surprise": surprise,
-            "output": "" if became == "ok" else output}
+        kind, said = "failed", f"FAILED: {outcome}"
+    # A test that is listed with "sometimes" may pass.
+    surprise = outcome == "ok" and reason is not None and not reason.startswith("sometimes")
+    return {**result, "kind": kind, "said": f"{said} ({seconds_taken:.1f} s)", "seconds": round(seconds_taken, 2), "surprise": surprise,
+            "output": "" if outcome == "ok" else output}
 
 
 def report(options, results):

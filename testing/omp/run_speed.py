@@ -109,7 +109,7 @@ def measure(options, programs, read, threads):
             for mode, failed in failures.items():
                 if name in failed:
                     continue
-                output, why = suites.run(words, options.folder, suites.environment_of(mode, options.library, threads), SECONDS)
+                output, why = suites.run(words, options.folder, suites.program_environment(mode, options.library, threads), SECONDS)
                 found, wrong = read(name, output)
                 if why or wrong:
                     failed[name] = why or wrong

@@ -24,29 +24,29 @@ NOT_FOR_NODES = "is not compiled for all nodes"
 #: Parts of OpenMP_VV that GCC 12 has nothing to do with, and those that want a device.
 VV_LATER = ["/6.0/", "/5.2/"]
 VV_DEVICES = ["target", "device"]
-#: Declares what of OpenMP 5.1 the header of GCC 12 does not.
+#: Declarations of OpenMP 5.1 that the header of GCC 12 lacks.
 HEADER = pathlib.Path(__file__).resolve().parents[2] / "models/omp/gomp/tombolo_omp.h"
 
 
-def tests_of(suite, folder, devices):
-    """The tests, by name."""
+def find_tests(suite, folder, devices):
+    """Returns the tests by name."""
     if suite == "uh":
         # Programs whose names begin with `ctest` or `orph_ctest` are to fail: they check the checks.
         files = sorted(folder.glob("bin/c/test_*.c")) + sorted(folder.glob("bin/c/orph_test_*.c"))
         return {file.stem: file for file in files}
     files = sorted((folder / "tests").rglob("*.c"))
     wants = {file: any(word in str(file.relative_to(folder)) for word in VV_DEVICES) for file in files}
-    kept = [file for file in files if wants[file] == devices and not any(word in str(file) for word in VV_LATER)]
-    return {str(file.relative_to(folder / "tests").with_suffix("")): file for file in kept}
+    selected = [file for file in files if wants[file] == devices and not any(word in str(file) for word in VV_LATER)]
+    return {str(file.relative_to(folder / "tests").with_suffix("")): file for file in selected}
 
 
-def log_of(work, name, mode):
-    """Where the output of a failed test is kept."""
+def log_path(work, name, mode):
+    """Returns the path of the log of a failed test."""
     return work / f"{name.replace('/', '-')}.{mode.replace('/', '-')}.log"
 
 
 def compile_test(suite, folder, work, name, source, compiler=("gcc", "-foffload=disable"), end=""):
-    """The program, or None if it does not compile."""
+    """Compiles a test; returns the program, or None if it does not compile."""
     program = work / (name.replace("/", "-") + end)
     if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
         return program
@@ -59,22 +59,22 @@ def compile_test(suite, folder, work, name, source, compiler=("gcc", "-foffload=
     done = subprocess.run(words, cwd=folder, capture_output=True, check=False)
     if done.returncode == 0:
         return program
-    log_of(work, name, "tbi" if end else "gcc").write_bytes(done.stdout + done.stderr)
+    log_path(work, name, "tbi" if end else "gcc").write_bytes(done.stdout + done.stderr)
     return None
 
 
 def run_test(folder, work, name, program, mode, library, threads):
-    """Why it failed, if it did."""
-    environment = suites.environment_of(mode, library, threads)
-    return suites.run([str(program)], folder, environment, SECONDS, log_of(work, name, mode))[1]
+    """Runs a test; returns the reason of its failure, or None."""
+    environment = suites.program_environment(mode, library, threads)
+    return suites.run([str(program)], folder, environment, SECONDS, log_path(work, name, mode))[1]
 
 
-def words_for_nodes(tombolo, mode, threads):
-    """The command line for an image, with workers on the nodes of a mode."""
-    how, nodes = mode.split("@")
+def node_command(tombolo, mode, threads):
+    """Returns the command line for an image, with workers on the nodes of a mode."""
+    placement, nodes = mode.split("@")
     nodes, _, target = nodes.partition("/")
     variables = {
-        "OMP_TOMBOLO": how,
+        "OMP_TOMBOLO": placement,
         "OMP_TOMBOLO_NODES": nodes.replace("+", ","),
         "OMP_TOMBOLO_TARGET": target or "share",
         "OMP_NUM_THREADS": threads,
@@ -83,10 +83,10 @@ def words_for_nodes(tombolo, mode, threads):
 
 
 def run_on_nodes(options, folder, work, tests, modes):
-    """Why each test failed, if it did, in each mode with workers on nodes. Each test is compiled once, and its image, which is large, is
-    removed once it ran in all modes."""
+    """Runs the tests in each mode with workers on nodes; returns the reasons of failures. Each test is compiled once, and its image,
+    which is large, is removed after it ran in all modes."""
     tombolo = str(options.library.resolve().parents[2] / "release" / "tombolo")
-    environment = suites.environment_of(suites.PEER, "", options.threads)
+    environment = suites.program_environment(suites.PEER, "", options.threads)
     found = {mode: {} for mode in modes}
     for name in tests if modes else []:
         image = compile_test(options.suite, folder, work, name, tests[name], (tombolo, "ompcc"), ".tbi")
@@ -94,22 +94,22 @@ def run_on_nodes(options, folder, work, tests, modes):
             if not image:
                 found[mode][name] = NOT_FOR_NODES
                 continue
-            words = [*words_for_nodes(tombolo, mode, options.threads), str(image)]
-            found[mode][name] = suites.run(words, folder, environment, SECONDS, log_of(work, name, mode))[1]
+            words = [*node_command(tombolo, mode, options.threads), str(image)]
+            found[mode][name] = suites.run(words, folder, environment, SECONDS, log_path(work, name, mode))[1]
         if image:
             image.unlink()
     return found
 
 
 def main():
-    """Compiles, runs, judges."""
+    """Compiles and runs the tests and reports the results."""
     parser = suites.parser(__doc__, ["uh", "vv"], "shared", "4")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--devices", action="store_true", help="OpenMP_VV's tests that want a device, in place of the others")
     options = parser.parse_args()
     folder, work, library = options.folder.resolve(), options.work.resolve(), options.library.resolve()
     work.mkdir(parents=True, exist_ok=True)
-    tests = {name: file for name, file in tests_of(options.suite, folder, options.devices).items() if options.only in name}
+    tests = {name: file for name, file in find_tests(options.suite, folder, options.devices).items() if options.only in name}
     wrong, results = 0, {}
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         programs = dict(zip(tests, pool.map(lambda name: compile_test(options.suite, folder, work, name, tests[name]), tests)))

@@ -24,7 +24,7 @@ struct head {
     int64_t tag, bytes;
 };
 
-/* Of a request, or a message that came before its receive was posted. */
+/* A request. */
 struct entry {
     enum { FREE, SEND, RECEIVE } kind;
     bool done;
@@ -35,15 +35,15 @@ struct entry {
     uint64_t order; /* receives of one tag are served in the order in which they were posted */
 };
 
-struct kept {
-    struct kept *next;
+struct unexpected {
+    struct unexpected *next;
     int source;
     struct head head;
     char content[];
 };
 
 static struct entry requests[MAX_REQUESTS];
-static struct kept *kept_messages;
+static struct unexpected *unexpected_messages;
 static uint64_t posted;
 
 static _Noreturn void fail(const char *form, ...)
@@ -57,8 +57,8 @@ static _Noreturn void fail(const char *form, ...)
     exit(1);
 }
 
-/* RCCE has written what went wrong. */
-static void hold(int outcome, const char *call)
+/* Exits if a call failed; RCCE has printed the reason. */
+static void check_rcce(int outcome, const char *call)
 {
     if (outcome != RCCE_SUCCESS)
         fail("%s failed", call);
@@ -95,13 +95,13 @@ static int rcce_operation(integer operation)
     }
 }
 
-static void world(integer comm)
+static void check_world(integer comm)
 {
     if (comm != WORLD)
         fail("there is no communicator %d", comm);
 }
 
-static int rank(integer number)
+static int check_rank(integer number)
 {
     if (number < 0 || number >= RCCE_num_ues())
         fail("there is no rank %d of %d", number, RCCE_num_ues());
@@ -116,7 +116,7 @@ static struct entry *free_entry(void)
     fail("more than %d requests", MAX_REQUESTS);
 }
 
-/* A receive takes a message of `head`, whose content is copied or comes next. */
+/* Completes a receive with a message, whose content is copied or follows. */
 static void accept_message(struct entry *receive, struct head head, const char *content)
 {
     if (head.bytes > receive->head.bytes)
@@ -125,12 +125,12 @@ static void accept_message(struct entry *receive, struct head head, const char *
     if (content)
         memcpy(receive->content, content, (size_t)head.bytes);
     else if (head.bytes != 0)
-        hold(RCCE_recv(receive->content, (size_t)head.bytes, receive->peer), "RCCE_recv");
+        check_rcce(RCCE_recv(receive->content, (size_t)head.bytes, receive->peer), "RCCE_recv");
     receive->head = head;
     receive->done = true;
 }
 
-/* The receive that a message is for, if one was posted. */
+/* Returns the posted receive that matches a message. */
 static struct entry *match(int source, int64_t tag)
 {
     struct entry *found = NULL;
@@ -143,52 +143,52 @@ static struct entry *match(int source, int64_t tag)
     return found;
 }
 
-static void keep(int source, struct head head)
+static void store_unexpected(int source, struct head head)
 {
-    struct kept *kept = malloc(sizeof *kept + (size_t)head.bytes);
-    if (!kept)
+    struct unexpected *unexpected = malloc(sizeof *unexpected + (size_t)head.bytes);
+    if (!unexpected)
         fail("no memory for a message of %lld bytes", (long long)head.bytes);
-    *kept = (struct kept){.source = source, .head = head};
+    *unexpected = (struct unexpected){.source = source, .head = head};
     if (head.bytes != 0)
-        hold(RCCE_recv(kept->content, (size_t)head.bytes, source), "RCCE_recv");
-    struct kept **last = &kept_messages;
+        check_rcce(RCCE_recv(unexpected->content, (size_t)head.bytes, source), "RCCE_recv");
+    struct unexpected **last = &unexpected_messages;
     while (*last)
         last = &(*last)->next;
-    *last = kept;
+    *last = unexpected;
 }
 
-/* Takes the messages that are there of ranks that are waited for; whether there was one. */
+/* Receives available messages of ranks with posted receives; returns whether there was one. */
 static bool progress(void)
 {
-    bool came = false;
+    bool received = false;
     for (int index = 0; index < MAX_REQUESTS; index++) {
         int source = requests[index].peer, there = 1;
         while (requests[index].kind == RECEIVE && !requests[index].done) {
             struct head head;
-            hold(RCCE_recv_test((char *)&head, sizeof head, source, &there), "RCCE_recv_test");
+            check_rcce(RCCE_recv_test((char *)&head, sizeof head, source, &there), "RCCE_recv_test");
             if (!there)
                 break;
-            came = true;
+            received = true;
             struct entry *receive = match(source, head.tag);
             if (receive)
                 accept_message(receive, head, NULL);
             else
-                keep(source, head);
+                store_unexpected(source, head);
         }
     }
-    return came;
+    return received;
 }
 
-static bool under_way(int outcome)
+static bool is_started(int outcome)
 {
     return outcome == iRCCE_SUCCESS || outcome == iRCCE_PENDING || outcome == iRCCE_RESERVED;
 }
 
-static bool sent(struct entry *entry)
+static bool is_sent(struct entry *entry)
 {
     for (int part = 0; part < 2; part++) {
         int flag = entry->sends[part].finished;
-        if (!flag && !under_way(iRCCE_isend_test(&entry->sends[part], &flag)))
+        if (!flag && !is_started(iRCCE_isend_test(&entry->sends[part], &flag)))
             fail("iRCCE_isend_test of a send to rank %d failed", entry->peer);
         if (!flag)
             return false;
@@ -205,22 +205,22 @@ static void start_send(struct entry *entry, const void *content, size_t bytes, i
         entry->sends[part].finished = 1;
         if (lengths[part] == 0)
             continue;
-        int began = iRCCE_isend(parts[part], (ssize_t)lengths[part], peer, &entry->sends[part]);
-        if (!under_way(began))
+        int result = iRCCE_isend(parts[part], (ssize_t)lengths[part], peer, &entry->sends[part]);
+        if (!is_started(result))
             fail("iRCCE_isend to rank %d failed", peer);
-        entry->sends[part].finished = began == iRCCE_SUCCESS;
+        entry->sends[part].finished = result == iRCCE_SUCCESS;
     }
 }
 
 static void start_receive(struct entry *entry, void *room, size_t bytes, int peer, integer tag)
 {
     *entry = (struct entry){.kind = RECEIVE, .peer = peer, .head = {tag, (int64_t)bytes}, .content = room, .order = posted++};
-    for (struct kept **link = &kept_messages; *link; link = &(*link)->next) {
-        struct kept *kept = *link;
-        if (kept->source == peer && kept->head.tag == tag) {
-            accept_message(entry, kept->head, kept->content);
-            *link = kept->next;
-            free(kept);
+    for (struct unexpected **link = &unexpected_messages; *link; link = &(*link)->next) {
+        struct unexpected *unexpected = *link;
+        if (unexpected->source == peer && unexpected->head.tag == tag) {
+            accept_message(entry, unexpected->head, unexpected->content);
+            *link = unexpected->next;
+            free(unexpected);
             return;
         }
     }
@@ -229,7 +229,7 @@ static void start_receive(struct entry *entry, void *room, size_t bytes, int pee
 /* Waits for a request, while those posted before it are served, too; and ends it. */
 static void finish(struct entry *entry, integer *status)
 {
-    while (entry->kind == SEND ? !sent(entry) : !entry->done)
+    while (entry->kind == SEND ? !is_sent(entry) : !entry->done)
         if (!progress())
             sched_yield();
     if (status && entry->kind == RECEIVE) {
@@ -256,15 +256,15 @@ static void wait_for(integer *request, integer *status)
 
 void mpi_init_(integer *error)
 {
-    hold(RCCE_init(NULL, NULL), "RCCE_init");
+    check_rcce(RCCE_init(NULL, NULL), "RCCE_init");
     *error = 0;
 }
 
 void mpi_finalize_(integer *error)
 {
-    if (kept_messages)
-        fail("rank %d sent a message with tag %lld that nobody received", kept_messages->source, (long long)kept_messages->head.tag);
-    hold(RCCE_finalize(), "RCCE_finalize");
+    if (unexpected_messages)
+        fail("rank %d sent a message with tag %lld that nobody received", unexpected_messages->source, (long long)unexpected_messages->head.tag);
+    check_rcce(RCCE_finalize(), "RCCE_finalize");
     *error = 0;
 }
 
@@ -276,21 +276,21 @@ void mpi_abort_(integer *comm, integer *code, integer *error)
 
 void mpi_comm_rank_(integer *comm, integer *number, integer *error)
 {
-    world(*comm);
+    check_world(*comm);
     *number = RCCE_ue();
     *error = 0;
 }
 
 void mpi_comm_size_(integer *comm, integer *size, integer *error)
 {
-    world(*comm);
+    check_world(*comm);
     *size = RCCE_num_ues();
     *error = 0;
 }
 
 void mpi_comm_dup_(integer *comm, integer *other, integer *error)
 {
-    world(*comm);
+    check_world(*comm);
     /* Messages of copies have tags that differ, in the programs that this is for. */
     *other = WORLD;
     *error = 0;
@@ -301,8 +301,8 @@ void mpi_comm_split_(integer *comm, integer *color, integer *key, integer *other
 {
     (void)key;
     int least, most, own = *color;
-    hold(RCCE_allreduce((char *)&own, (char *)&least, 1, RCCE_INT, RCCE_MIN, RCCE_COMM_WORLD), "RCCE_allreduce");
-    hold(RCCE_allreduce((char *)&own, (char *)&most, 1, RCCE_INT, RCCE_MAX, RCCE_COMM_WORLD), "RCCE_allreduce");
+    check_rcce(RCCE_allreduce((char *)&own, (char *)&least, 1, RCCE_INT, RCCE_MIN, RCCE_COMM_WORLD), "RCCE_allreduce");
+    check_rcce(RCCE_allreduce((char *)&own, (char *)&most, 1, RCCE_INT, RCCE_MAX, RCCE_COMM_WORLD), "RCCE_allreduce");
     if (least != most)
         fail("ranks have the colors %d to %d: start as many ranks as the program was built for", least, most);
     mpi_comm_dup_(comm, other, error);
@@ -310,40 +310,40 @@ void mpi_comm_split_(integer *comm, integer *color, integer *key, integer *other
 
 void mpi_barrier_(integer *comm, integer *error)
 {
-    world(*comm);
-    hold(RCCE_barrier(&RCCE_COMM_WORLD), "RCCE_barrier");
+    check_world(*comm);
+    check_rcce(RCCE_barrier(&RCCE_COMM_WORLD), "RCCE_barrier");
     *error = 0;
 }
 
 void mpi_bcast_(void *data, integer *count, integer *type, integer *root, integer *comm, integer *error)
 {
-    world(*comm);
-    hold(RCCE_bcast(data, (size_t)*count * bytes_of(*type), rank(*root), RCCE_COMM_WORLD), "RCCE_bcast");
+    check_world(*comm);
+    check_rcce(RCCE_bcast(data, (size_t)*count * bytes_of(*type), check_rank(*root), RCCE_COMM_WORLD), "RCCE_bcast");
     *error = 0;
 }
 
 void mpi_reduce_(void *data, void *result, integer *count, integer *type, integer *operation, integer *root, integer *comm,
                  integer *error)
 {
-    world(*comm);
-    int outcome = RCCE_reduce(data, result, *count, rcce_type(*type), rcce_operation(*operation), rank(*root), RCCE_COMM_WORLD);
-    hold(outcome, "RCCE_reduce");
+    check_world(*comm);
+    int outcome = RCCE_reduce(data, result, *count, rcce_type(*type), rcce_operation(*operation), check_rank(*root), RCCE_COMM_WORLD);
+    check_rcce(outcome, "RCCE_reduce");
     *error = 0;
 }
 
 void mpi_allreduce_(void *data, void *result, integer *count, integer *type, integer *operation, integer *comm, integer *error)
 {
-    world(*comm);
-    hold(RCCE_allreduce(data, result, *count, rcce_type(*type), rcce_operation(*operation), RCCE_COMM_WORLD), "RCCE_allreduce");
+    check_world(*comm);
+    check_rcce(RCCE_allreduce(data, result, *count, rcce_type(*type), rcce_operation(*operation), RCCE_COMM_WORLD), "RCCE_allreduce");
     *error = 0;
 }
 
 void mpi_isend_(const void *data, integer *count, integer *type, integer *to, integer *tag, integer *comm, integer *request,
                 integer *error)
 {
-    world(*comm);
+    check_world(*comm);
     struct entry *entry = free_entry();
-    start_send(entry, data, (size_t)*count * bytes_of(*type), rank(*to), *tag);
+    start_send(entry, data, (size_t)*count * bytes_of(*type), check_rank(*to), *tag);
     *request = handle(entry);
     *error = 0;
 }
@@ -351,9 +351,9 @@ void mpi_isend_(const void *data, integer *count, integer *type, integer *to, in
 void mpi_irecv_(void *room, integer *count, integer *type, integer *from, integer *tag, integer *comm, integer *request,
                 integer *error)
 {
-    world(*comm);
+    check_world(*comm);
     struct entry *entry = free_entry();
-    start_receive(entry, room, (size_t)*count * bytes_of(*type), rank(*from), *tag);
+    start_receive(entry, room, (size_t)*count * bytes_of(*type), check_rank(*from), *tag);
     *request = handle(entry);
     *error = 0;
 }

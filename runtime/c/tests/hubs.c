@@ -16,7 +16,7 @@
         }                                                                                                  \
     } while (0)
 
-static int fifos(const tombolo_task *task)
+static int test_fifos(const tombolo_task *task)
 {
     tombolo_hub *fifo;
     EXPECT(tombolo_hub_open(task, "c-fifo", TOMBOLO_PORT | TOMBOLO_FIFO, "u64", PATIENCE_NS, &fifo), TOMBOLO_OK);
@@ -54,7 +54,7 @@ static int fifos(const tombolo_task *task)
     return 0;
 }
 
-static int locks_and_blocks(const tombolo_task *task)
+static int test_locks_and_blocks(const tombolo_task *task)
 {
     tombolo_hub *guard, *pool;
     EXPECT(tombolo_hub_open(task, "c-guard", TOMBOLO_RESOURCE, "", PATIENCE_NS, &guard), TOMBOLO_OK);
@@ -85,7 +85,7 @@ static int locks_and_blocks(const tombolo_task *task)
     return 0;
 }
 
-static int selects(const tombolo_task *task)
+static int test_selects(const tombolo_task *task)
 {
     tombolo_hub *port, *semaphore, *event;
     EXPECT(tombolo_hub_open(task, "c-port", TOMBOLO_PORT, "text", PATIENCE_NS, &port), TOMBOLO_OK);
@@ -128,7 +128,7 @@ int main(void)
     EXPECT(tombolo_hub_open(task, "nowhere", TOMBOLO_FIFO, "", TOMBOLO_MILLISECOND, &hub), TOMBOLO_NO_SUCH_NAME);
     EXPECT(tombolo_hub_open(task, "c-fifo", TOMBOLO_EVENT, "", PATIENCE_NS, &hub), TOMBOLO_HUB_REFUSED);
     EXPECT(tombolo_hub_open(task, "c-fifo", 0, "", PATIENCE_NS, &hub), TOMBOLO_INVALID_ARGUMENT);
-    if (fifos(task) != 0 || locks_and_blocks(task) != 0 || selects(task) != 0)
+    if (test_fifos(task) != 0 || test_locks_and_blocks(task) != 0 || test_selects(task) != 0)
         return 1;
     tombolo_task_end(task);
     tombolo_detach(domain);

@@ -38,7 +38,7 @@ static void must_at(int line, bool holds)
 #define EXPECT(expected, found) expect_at(__LINE__, (expected), (found))
 #define MUST(holds) must_at(__LINE__, (holds))
 
-static void regions(tombolo_domain *domain)
+static void test_regions(tombolo_domain *domain)
 {
     tombolo_region_options options = {0};
     tombolo_capability *region = NULL, *part = NULL, *none = NULL;
@@ -122,8 +122,8 @@ static void regions(tombolo_domain *domain)
     tombolo_unmap(NULL);
 }
 
-/* Parts of memory, services, and what a program is started with. */
-static void parts_and_services(tombolo_domain *domain)
+/* Parts of memory, services, and rights given to started programs. */
+static void test_parts_and_services(tombolo_domain *domain)
 {
     tombolo_region_options options = {0};
     tombolo_capability *region, *parts[2], *more[1], *service, *named, *given;
@@ -140,12 +140,12 @@ static void parts_and_services(tombolo_domain *domain)
     tombolo_mapping *mapping;
     EXPECT(TOMBOLO_IN_USE, tombolo_map(region, TOMBOLO_READ, NULL, &mapping));
     EXPECT(TOMBOLO_WRONG_KIND, tombolo_map(parts[0], TOMBOLO_READ, NULL, &mapping));
-    tombolo_pool_options buffers = {0};
-    buffers.buffer_bytes = 1024;
-    buffers.count = 8;
+    tombolo_pool_options pool_options = {0};
+    pool_options.buffer_bytes = 1024;
+    pool_options.count = 8;
     tombolo_pool *pool;
-    EXPECT(TOMBOLO_SYSTEM, tombolo_create_pool_in(domain, parts[0], &buffers, &pool));
-    EXPECT(TOMBOLO_OK, tombolo_create_pool_in(domain, parts[1], &buffers, &pool));
+    EXPECT(TOMBOLO_SYSTEM, tombolo_create_pool_in(domain, parts[0], &pool_options, &pool));
+    EXPECT(TOMBOLO_OK, tombolo_create_pool_in(domain, parts[1], &pool_options, &pool));
     tombolo_pool_drop(pool);
 
     tombolo_listener *listener;
@@ -166,11 +166,11 @@ static void parts_and_services(tombolo_domain *domain)
     EXPECT(TOMBOLO_NO_SUCH_CAPABILITY, tombolo_take_given(domain, "nothing", &given));
     tombolo_spawn_options child = {0};
     tombolo_child *started;
-    tombolo_given gift = {"part", region, {0, 0}, 16, 0};
+    tombolo_given grant = {"part", region, {0, 0}, 16, 0};
     child.node = "nowhere";
-    EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_spawn_with(domain, &child, &gift, 1, &started));
-    gift.rights = TOMBOLO_READ;
-    EXPECT(TOMBOLO_NO_SUCH_NODE, tombolo_spawn_with(domain, &child, &gift, 1, &started));
+    EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_spawn_with(domain, &child, &grant, 1, &started));
+    grant.rights = TOMBOLO_READ;
+    EXPECT(TOMBOLO_NO_SUCH_NODE, tombolo_spawn_with(domain, &child, &grant, 1, &started));
     EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_spawn_with(domain, &child, NULL, 1, &started));
     tombolo_capability_drop(service);
     tombolo_capability_drop(named);
@@ -179,7 +179,7 @@ static void parts_and_services(tombolo_domain *domain)
     tombolo_capability_drop(region);
 }
 
-static void buffers(tombolo_domain *domain)
+static void test_buffers(tombolo_domain *domain)
 {
     tombolo_pool_options options = {63, 2, TOMBOLO_TRUST_FULL, NULL};
     tombolo_pool *pool = NULL;
@@ -212,15 +212,15 @@ static void buffers(tombolo_domain *domain)
     tombolo_buffer_drop(NULL);
 }
 
-static void transfers(tombolo_domain *domain, const char *name, uint32_t trust)
+static void test_transfers(tombolo_domain *domain, const char *name, uint32_t trust)
 {
-    tombolo_bulk_options how = {0};
+    tombolo_bulk_options bulk_options = {0};
     tombolo_bulk *bulk = NULL;
-    how.max_pools = 33;
-    EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_connect_bulk(domain, name, &how, PATIENCE, &bulk));
-    how.max_pools = 0;
-    how.trust = trust;
-    EXPECT(TOMBOLO_OK, tombolo_connect_bulk(domain, name, &how, PATIENCE, &bulk));
+    bulk_options.max_pools = 33;
+    EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_connect_bulk(domain, name, &bulk_options, PATIENCE, &bulk));
+    bulk_options.max_pools = 0;
+    bulk_options.trust = trust;
+    EXPECT(TOMBOLO_OK, tombolo_connect_bulk(domain, name, &bulk_options, PATIENCE, &bulk));
     tombolo_pool_options options = {PAGE, 4, trust, NULL};
     tombolo_pool *pool, *other;
     EXPECT(TOMBOLO_OK, tombolo_create_pool(domain, &options, &pool));
@@ -231,11 +231,11 @@ static void transfers(tombolo_domain *domain, const char *name, uint32_t trust)
     EXPECT(TOMBOLO_OK, tombolo_bulk_assign(bulk, pool, true, PATIENCE));
     EXPECT(TOMBOLO_POOL_REFUSED, tombolo_bulk_assign(bulk, pool, true, PATIENCE));
 
-    tombolo_region_options making = {0};
-    making.length = PAGE;
+    tombolo_region_options region_options = {0};
+    region_options.length = PAGE;
     tombolo_capability *region, *narrow;
     uint64_t id;
-    EXPECT(TOMBOLO_OK, tombolo_create_region(domain, &making, &region));
+    EXPECT(TOMBOLO_OK, tombolo_create_region(domain, &region_options, &region));
     EXPECT(TOMBOLO_OK, tombolo_derive(region, NULL, TOMBOLO_READ, &narrow));
     EXPECT(TOMBOLO_LACKS_RIGHT, tombolo_grant(narrow, tombolo_bulk_peer(bulk), NULL, TOMBOLO_READ, &id));
     EXPECT(TOMBOLO_OK, tombolo_give(region, tombolo_bulk_peer(bulk)));
@@ -248,10 +248,10 @@ static void transfers(tombolo_domain *domain, const char *name, uint32_t trust)
     EXPECT(TOMBOLO_OK, tombolo_pool_take(pool, &pair[0]));
     EXPECT(TOMBOLO_OK, tombolo_pool_take(pool, &pair[1]));
     twice[0] = twice[1] = pair[0];
-    char much[4096] = {0};
+    char oversized[4096] = {0};
     EXPECT(TOMBOLO_BUFFER_STATE, tombolo_bulk_move(bulk, twice, 2, NULL, 0, PATIENCE));
     EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_bulk_move(bulk, pair, 0, NULL, 0, PATIENCE));
-    EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_bulk_move(bulk, pair, 2, much, sizeof much, PATIENCE));
+    EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_bulk_move(bulk, pair, 2, oversized, sizeof oversized, PATIENCE));
     EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_bulk_move(bulk, NULL, 1, NULL, 0, PATIENCE));
     EXPECT(TOMBOLO_OK, tombolo_buffer_write(pair[0], 0, "still here", 10));
     EXPECT(TOMBOLO_BUFFER_STATE, tombolo_bulk_release(bulk, pair[0], NULL, 0, PATIENCE));
@@ -270,7 +270,7 @@ static void transfers(tombolo_domain *domain, const char *name, uint32_t trust)
     EXPECT(TOMBOLO_OK, tombolo_pool_count_buffers(pool, &counts));
     MUST(counts.free == 2 && counts.lent == 1 && counts.away == 1);
 
-    /* The peer ends when it is told to, with all of it in its hands. */
+    /* The peer ends on request, while it holds all buffers that it received. */
     EXPECT(TOMBOLO_OK, tombolo_pool_take(pool, &pair[0]));
     EXPECT(TOMBOLO_OK, tombolo_bulk_pass(bulk, pair[0], "end", 3, PATIENCE));
     tombolo_arrival arrival;
@@ -284,15 +284,15 @@ static void transfers(tombolo_domain *domain, const char *name, uint32_t trust)
     tombolo_pool_drop(pool);
 }
 
-static void peer(tombolo_domain *domain, const char *name, uint32_t trust)
+static void run_peer(tombolo_domain *domain, const char *name, uint32_t trust)
 {
-    tombolo_bulk_options how = {0};
-    how.trust = trust;
+    tombolo_bulk_options bulk_options = {0};
+    bulk_options.trust = trust;
     tombolo_listener *listener, *plain;
     tombolo_bulk *bulk;
     EXPECT(TOMBOLO_OK, tombolo_export(domain, "@/plain", NULL, &plain));
     EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_accept_bulk(plain, 0, &bulk));
-    EXPECT(TOMBOLO_OK, tombolo_export_bulk(domain, name, &how, &listener));
+    EXPECT(TOMBOLO_OK, tombolo_export_bulk(domain, name, &bulk_options, &listener));
     EXPECT(TOMBOLO_OK, tombolo_accept_bulk(listener, PATIENCE, &bulk));
     for (;;) {
         tombolo_arrival arrival;
@@ -313,12 +313,12 @@ int main(int count, char **arguments)
     EXPECT(TOMBOLO_OK, tombolo_attach(&domain));
     uint32_t trust = strcmp(arguments[3], "none") == 0 ? TOMBOLO_TRUST_NONE : TOMBOLO_TRUST_FULL;
     if (strcmp(arguments[1], "peer") == 0) {
-        peer(domain, arguments[2], trust);
+        run_peer(domain, arguments[2], trust);
     }
-    regions(domain);
-    parts_and_services(domain);
-    buffers(domain);
-    transfers(domain, arguments[2], trust);
+    test_regions(domain);
+    test_parts_and_services(domain);
+    test_buffers(domain);
+    test_transfers(domain, arguments[2], trust);
     tombolo_detach(domain);
     printf("%d checks\n", cases);
     return 0;

@@ -82,7 +82,7 @@ static void must(bool holds, const char *what)
 }
 
 /* Puts words into the queue as one message, without the last `cut` bytes. */
-static void queue(const uint64_t *words, size_t count, size_t cut)
+static void queue_words(const uint64_t *words, size_t count, size_t cut)
 {
     const int index = server.first + server.count++;
     must(index < MAX_QUEUE, "too many messages");
@@ -95,19 +95,19 @@ static void queue(const uint64_t *words, size_t count, size_t cut)
 #define QUEUE(cut, ...)                                                                         \
     do {                                                                                        \
         const uint64_t words[] = {__VA_ARGS__};                                                 \
-        queue(words, sizeof words / sizeof *words, cut);                                        \
+        queue_words(words, sizeof words / sizeof *words, cut);                                  \
     } while (0)
 
 #define HEAD(ordinal, words, kind) ((uint64_t)(ordinal) | (uint64_t)(words) << 16 | (uint64_t)(kind) << 32)
 #define TO_CALL(call) ((uint64_t)(call) << 40)
 #define REFER(offset, count) ((uint64_t)(offset) | (uint64_t)(count) << 32)
 
-static uint64_t heard;
+static uint64_t received_versions;
 
 static void changed(void *context, const example_kv_changed *event)
 {
     (void)context;
-    heard += event->version;
+    received_versions += event->version;
 }
 
 static const example_kv_events events = {changed};
@@ -141,22 +141,22 @@ static void expect_list(const char *what, tombolo_status expected)
     server.first = 0;
 }
 
-static void queue_good(void)
+static void queue_valid_answer(void)
 {
     QUEUE(0, HEAD(1, 2, TOMBOLO_REPLY), REFER(24, 4), 7, 0x646e6173);
 }
 
-/* After each refusal the client is as good as before. */
+/* Expects a refusal, after which the client still works. */
 static void expect_refused(const char *what)
 {
     const uint64_t malformed = client.base.port.counts.malformed;
     expect_get(what, TOMBOLO_MALFORMED);
     must(client.base.port.counts.malformed == malformed + 1, what);
-    queue_good();
+    queue_valid_answer();
     expect_get("a good answer after a bad one", TOMBOLO_OK);
 }
 
-static void answers_that_are_refused(void)
+static void test_refused_answers(void)
 {
     QUEUE(0, HEAD(2, 2, TOMBOLO_REPLY), REFER(24, 4), 7, 0);
     expect_refused("an answer to another call");
@@ -174,7 +174,7 @@ static void answers_that_are_refused(void)
     expect_refused("as many bytes as can be said");
 }
 
-static void answers_of_lists(void)
+static void test_list_answers(void)
 {
     QUEUE(0, HEAD(3, 1, TOMBOLO_REPLY), REFER(16, 1), REFER(24, 1), 0xff);
     expect_list("a key that is not UTF-8", TOMBOLO_MALFORMED);
@@ -182,29 +182,29 @@ static void answers_of_lists(void)
     expect_list("more keys than the interface allows", TOMBOLO_MALFORMED);
     QUEUE(0, HEAD(3, 1, TOMBOLO_ERROR), 1);
     expect_list("an error where the interface declares none", TOMBOLO_MALFORMED);
-    /* Two lists in the place of one: what overlaps is not read again and again. */
+    /* Two lists at the same place: overlapping parts are not read repeatedly. */
     QUEUE(0, HEAD(3, 1, TOMBOLO_REPLY), REFER(16, 2), REFER(16, 16), REFER(16, 16));
     expect_list("parts that overlap", TOMBOLO_MALFORMED);
     QUEUE(0, HEAD(3, 1, TOMBOLO_REPLY), REFER(16, 1), REFER(24, 2), 0xa4c3);
     expect_list("a key of one letter", TOMBOLO_OK);
 }
 
-static void ends_of_calls(void)
+static void test_faults_and_timeouts(void)
 {
-    static const tombolo_status of_faults[] = {TOMBOLO_UNKNOWN_CALL, TOMBOLO_REQUEST_REFUSED, TOMBOLO_UNSERVED,
-                                               TOMBOLO_ANSWER_TOO_LONG, TOMBOLO_SERVER_BUSY, TOMBOLO_RIGHT_REFUSED,
-                                               TOMBOLO_FAULT};
+    static const tombolo_status status_of_fault[] = {TOMBOLO_UNKNOWN_CALL,    TOMBOLO_REQUEST_REFUSED, TOMBOLO_UNSERVED,
+                                                     TOMBOLO_ANSWER_TOO_LONG, TOMBOLO_SERVER_BUSY,     TOMBOLO_RIGHT_REFUSED,
+                                                     TOMBOLO_FAULT};
     for (uint64_t fault = 1; fault <= 7; fault++) {
         QUEUE(0, HEAD(1, 1, TOMBOLO_NOT_SERVED), fault);
-        expect_get("a fault", of_faults[fault - 1]);
+        expect_get("a fault", status_of_fault[fault - 1]);
     }
     QUEUE(0, HEAD(1, 1, TOMBOLO_ERROR), EXAMPLE_KV_ERROR_FULL);
     expect_get("an error", TOMBOLO_DECLINED);
     expect_get("no answer", TOMBOLO_TIMED_OUT);
 }
 
-/* What belongs to no call does not keep one from its answer. */
-static void what_comes_in_between(void)
+/* Messages that belong to no call do not prevent its answer. */
+static void test_unrelated_messages(void)
 {
     const tombolo_counts before = client.base.port.counts;
     const tombolo_counts *counts = &client.base.port.counts;
@@ -215,14 +215,14 @@ static void what_comes_in_between(void)
     QUEUE(0, HEAD(6, 2, TOMBOLO_MESSAGE), REFER(24, 1), 5, 0xff);          /* an event with a key that is not UTF-8 */
     QUEUE(0, HEAD(99, 0, TOMBOLO_MESSAGE));                                /* an event that is unknown */
     QUEUE(0, HEAD(6, 2, TOMBOLO_MESSAGE), REFER(24, 1), 5, 'k');           /* a good one */
-    queue_good();
-    heard = 0;
+    queue_valid_answer();
+    received_versions = 0;
     expect_get("an answer after all sorts of things", TOMBOLO_OK);
-    must(heard == 5, "the good event is heard, and no other");
-    must(counts->malformed == before.malformed + 4, "what cannot be read is counted");
-    must(counts->late == before.late + 1, "what is late is counted");
-    must(counts->unknown == before.unknown + 1, "what is unknown is counted");
-    must(counts->messages == before.messages + 1, "what was heard is counted");
+    must(received_versions == 5, "only the good event is received");
+    must(counts->malformed == before.malformed + 4, "malformed messages are counted");
+    must(counts->late == before.late + 1, "late answers are counted");
+    must(counts->unknown == before.unknown + 1, "unknown messages are counted");
+    must(counts->messages == before.messages + 1, "received events are counted");
 }
 
 int main(void)
@@ -230,12 +230,12 @@ int main(void)
     static uint8_t memory[1 << 14];
     const tombolo_status status = example_kv_client_bind(&client, &server, memory, sizeof memory, &events, NULL);
     must(status == TOMBOLO_OK, "bind");
-    queue_good();
+    queue_valid_answer();
     expect_get("a good answer", TOMBOLO_OK);
-    answers_that_are_refused();
-    answers_of_lists();
-    ends_of_calls();
-    what_comes_in_between();
+    test_refused_answers();
+    test_list_answers();
+    test_faults_and_timeouts();
+    test_unrelated_messages();
     printf("%llu calls, %llu refused\n", (unsigned long long)client.base.port.counts.calls,
            (unsigned long long)client.base.port.counts.malformed);
     return 0;

@@ -9,7 +9,7 @@ import (
 // cost a round trip each. It waits for room as Send does. It returns how many of the first values were sent,
 // and the error that stopped the others.
 func (c *Chan[T]) SendMany(ctx context.Context, values ...T) (int, error) {
-	if c.place.kind != kindFifo {
+	if c.hub.kind != kindFifo {
 		for sent, value := range values {
 			if err := c.Send(ctx, value); err != nil {
 				return sent, err
@@ -21,7 +21,7 @@ func (c *Chan[T]) SendMany(ctx context.Context, values ...T) (int, error) {
 	for index := range values {
 		encoded[index] = encode(&values[index])
 		if len(encoded[index]) > maxBatchBytes {
-			return 0, c.place.fail(ErrTooLong, "no hub carries more than 16384 bytes")
+			return 0, c.hub.fail(ErrTooLong, "no hub carries more than 16384 bytes")
 		}
 	}
 	sent := 0
@@ -38,18 +38,18 @@ func (c *Chan[T]) SendMany(ctx context.Context, values ...T) (int, error) {
 
 // putMany sends a batch, and returns how many of its values are in the hub and why the others are not.
 func (c *Chan[T]) putMany(ctx context.Context, batch []byte, count int) (int, error) {
-	p := c.place
+	p := c.hub
 	r := request{operation: opPutMany, timeoutUs: p.service.session.micros(ctx), tail: batch}
 	got, err := p.operate(ctx, r)
 	if err != nil {
 		return 0, err
 	}
-	if got.what != gotPartial {
+	if got.kind != answerPartial {
 		return count, nil
 	}
 	put := int(binary.LittleEndian.Uint32(got.tail))
 	if got.detail == 0 {
-		return put, p.ended(ctx)
+		return put, p.contextError(ctx)
 	}
 	return put, p.fail(Fault(got.detail), detail(&got))
 }
@@ -57,7 +57,7 @@ func (c *Chan[T]) putMany(ctx context.Context, batch []byte, count int) (int, er
 // RecvMany receives the available values, waiting for the first; for a fifo up to `most` in one message. It
 // returns ErrClosed when the hub is closed and empty.
 func (c *Chan[T]) RecvMany(ctx context.Context, most int) ([]T, error) {
-	if value, ok := c.takeHeld(); ok || c.place.kind != kindFifo {
+	if value, ok := c.takePrefetched(); ok || c.hub.kind != kindFifo {
 		if !ok {
 			received, err := c.Recv(ctx)
 			if err != nil {
@@ -67,7 +67,7 @@ func (c *Chan[T]) RecvMany(ctx context.Context, most int) ([]T, error) {
 		}
 		return []T{value}, nil
 	}
-	p := c.place
+	p := c.hub
 	if most < 1 {
 		most = 1
 	} else if most > maxBatch {
@@ -80,7 +80,7 @@ func (c *Chan[T]) RecvMany(ctx context.Context, most int) ([]T, error) {
 	values, _ := split(got.tail)
 	received := make([]T, 0, len(values))
 	for _, bytes := range values {
-		value, err := c.value(&answer{tail: bytes})
+		value, err := c.decodeValue(&answer{tail: bytes})
 		if err != nil {
 			return received, err
 		}

@@ -163,11 +163,11 @@ func decode(value any, bytes []byte) error {
 // A Chan is a port or fifo of values: an unbuffered or buffered channel of Go that programs share. Any number
 // of goroutines may use it.
 type Chan[T any] struct {
-	place *place
+	hub *openHub
 
-	mutex sync.Mutex
-	held  []T // taken ahead by a Receiver that ended before they were received
-	err   error
+	mutex      sync.Mutex
+	prefetched []T // taken ahead by a Receiver that ended before they were received
+	err        error
 }
 
 // Open opens a port or fifo, waiting for its name.
@@ -176,75 +176,75 @@ func Open[T any](ctx context.Context, s *Session, name string) (*Chan[T], error)
 	if err != nil {
 		return nil, err
 	}
-	place, err := s.open(ctx, name, anyKind, valueType)
+	hub, err := s.open(ctx, name, anyKind, valueType)
 	if err != nil {
 		return nil, err
 	}
-	if place.kind != kindPort && place.kind != kindFifo {
-		return nil, place.fail(ErrOtherKind, "it is not a port or fifo")
+	if hub.kind != kindPort && hub.kind != kindFifo {
+		return nil, hub.fail(ErrOtherKind, "it is not a port or fifo")
 	}
-	return &Chan[T]{place: place}, nil
+	return &Chan[T]{hub: hub}, nil
 }
 
 // Name returns the name of the hub.
-func (c *Chan[T]) Name() string { return c.place.name }
+func (c *Chan[T]) Name() string { return c.hub.name }
 
 // Send sends a value. It waits for a receiver if the hub is a port, and for room if it is a fifo. After an
 // error the value was not sent, unless the hub was lost or its server did not answer.
 func (c *Chan[T]) Send(ctx context.Context, value T) error {
-	return c.put(ctx, value, c.place.service.session.micros(ctx))
+	return c.put(ctx, value, c.hub.service.session.micros(ctx))
 }
 
 // TrySend sends a value if it need not wait, and otherwise returns ErrWouldBlock.
 func (c *Chan[T]) TrySend(ctx context.Context, value T) error { return c.put(ctx, value, 0) }
 
 func (c *Chan[T]) put(ctx context.Context, value T, micros uint32) error {
-	_, err := c.place.operate(ctx, request{operation: opPut, timeoutUs: micros, tail: encode(&value)})
+	_, err := c.hub.operate(ctx, request{operation: opPut, timeoutUs: micros, tail: encode(&value)})
 	return err
 }
 
 // Recv receives a value, waiting for one. It returns ErrClosed when the hub is closed and empty.
 func (c *Chan[T]) Recv(ctx context.Context) (T, error) {
-	return c.get(ctx, c.place.service.session.micros(ctx))
+	return c.get(ctx, c.hub.service.session.micros(ctx))
 }
 
 // TryRecv receives a value if there is one, and otherwise returns ErrWouldBlock.
 func (c *Chan[T]) TryRecv(ctx context.Context) (T, error) { return c.get(ctx, 0) }
 
 func (c *Chan[T]) get(ctx context.Context, micros uint32) (T, error) {
-	if value, ok := c.takeHeld(); ok {
+	if value, ok := c.takePrefetched(); ok {
 		return value, nil
 	}
-	got, err := c.place.operate(ctx, request{operation: opGet, timeoutUs: micros})
+	got, err := c.hub.operate(ctx, request{operation: opGet, timeoutUs: micros})
 	if err != nil {
 		var none T
 		return none, err
 	}
-	return c.value(&got)
+	return c.decodeValue(&got)
 }
 
-func (c *Chan[T]) value(got *answer) (T, error) {
+func (c *Chan[T]) decodeValue(got *answer) (T, error) {
 	var value T
 	if err := decode(&value, got.tail); err != nil {
-		return value, c.place.fail(ErrOtherType, err.Error())
+		return value, c.hub.fail(ErrOtherType, err.Error())
 	}
 	return value, nil
 }
 
-func (c *Chan[T]) takeHeld() (T, bool) {
+func (c *Chan[T]) takePrefetched() (T, bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	var value T
-	if len(c.held) == 0 {
+	if len(c.prefetched) == 0 {
 		return value, false
 	}
-	value, c.held = c.held[0], c.held[1:]
+	value, c.prefetched = c.prefetched[0], c.prefetched[1:]
 	return value, true
 }
 
 // Close closes the hub for all: sends fail, and receivers drain it. Closing twice is an error.
 func (c *Chan[T]) Close(ctx context.Context) error {
-	_, err := c.place.operate(ctx, request{operation: opClose})
+	_, err := c.hub.operate(ctx, request{operation: opClose})
 	return err
 }
 
@@ -270,7 +270,7 @@ func (c *Chan[T]) Receiver(ctx context.Context) <-chan T {
 			case values <- value:
 			case <-ctx.Done():
 				c.mutex.Lock()
-				c.held = append(c.held, value)
+				c.prefetched = append(c.prefetched, value)
 				c.mutex.Unlock()
 			}
 		}

@@ -23,7 +23,7 @@ import (
 
 // op is an operation: its kind, channel and value. A select has two arms, one per channel.
 type op struct {
-	what  string // send, recv, close, try-send, try-recv, select
+	kind  string // send, recv, close, try-send, try-recv, select
 	on    int
 	value int
 	arms  []op
@@ -41,19 +41,19 @@ func randomProgram(random *rand.Rand) program {
 	words := [2][]string{{"send", "send", "recv", "recv", "close", "try-send", "try-recv"},
 		{"send", "send", "recv", "recv", "close", "select", "select"}}[random.Intn(2)]
 	value := 0
-	one := func(what string, on int) op {
+	one := func(kind string, on int) op {
 		value++
-		return op{what: what, on: on, value: value}
+		return op{kind: kind, on: on, value: value}
 	}
 	for g := 0; g < 3; g++ {
 		var ops []op
 		for i := random.Intn(3); i >= 0; i-- {
-			made := one(words[random.Intn(len(words))], random.Intn(2))
-			if made.what == "select" {
+			operation := one(words[random.Intn(len(words))], random.Intn(2))
+			if operation.kind == "select" {
 				sides := []string{"send", "recv"}
-				made.arms = []op{one(sides[random.Intn(2)], 0), one(sides[random.Intn(2)], 1)}
+				operation.arms = []op{one(sides[random.Intn(2)], 0), one(sides[random.Intn(2)], 1)}
 			}
-			ops = append(ops, made)
+			ops = append(ops, operation)
 		}
 		p.goroutines = append(p.goroutines, ops)
 	}
@@ -105,7 +105,7 @@ type search struct {
 	outcomes map[string]bool
 }
 
-func possible(p program, asHubs bool) map[string]bool {
+func possibleOutcomes(p program, asHubs bool) map[string]bool {
 	s := &search{program: p, asHubs: asHubs, seen: map[string]bool{}, outcomes: map[string]bool{}}
 	count := len(p.goroutines)
 	s.visit(&model{next: make([]int, count), waits: make([]bool, count), logs: make([][]string, count)})
@@ -131,7 +131,7 @@ func (s *search) visit(m *model) {
 		}
 		// A waiting operation may time out or complete.
 		s.visit(m.finish(g, "timeout"))
-		for _, n := range s.done(m, g, of) {
+		for _, n := range s.completions(m, g, of) {
 			s.visit(n)
 		}
 	}
@@ -142,7 +142,7 @@ func (s *search) visit(m *model) {
 
 // begin starts an operation: one that can wait first enters the waiting state.
 func (s *search) begin(m *model, g int, of op) {
-	switch of.what {
+	switch of.kind {
 	case "close":
 		if m.closed[of.on] {
 			s.visit(m.finish(g, "closed"))
@@ -152,8 +152,8 @@ func (s *search) begin(m *model, g int, of op) {
 		n.closed[of.on] = true
 		s.visit(n)
 	case "try-send", "try-recv":
-		of.what = of.what[len("try-"):]
-		ready := s.done(m, g, of)
+		of.kind = of.kind[len("try-"):]
+		ready := s.completions(m, g, of)
 		for _, n := range ready {
 			s.visit(n)
 		}
@@ -167,11 +167,11 @@ func (s *search) begin(m *model, g int, of op) {
 	}
 }
 
-// done returns the states in which an operation has completed.
-func (s *search) done(m *model, g int, of op) (all []*model) {
-	if of.what == "select" {
+// completions returns the states in which an operation has completed.
+func (s *search) completions(m *model, g int, of op) (all []*model) {
+	if of.kind == "select" {
 		for i, arm := range of.arms {
-			for _, n := range s.done(m, g, arm) {
+			for _, n := range s.completions(m, g, arm) {
 				log := n.logs[g]
 				log[len(log)-1] = fmt.Sprint(i, ":", log[len(log)-1])
 				all = append(all, n)
@@ -181,7 +181,7 @@ func (s *search) done(m *model, g int, of op) (all []*model) {
 	}
 	c := of.on
 	capacity := s.program.capacities[c]
-	if of.what == "send" {
+	if of.kind == "send" {
 		switch {
 		case m.closed[c]:
 			return []*model{m.finish(g, "closed")}
@@ -190,9 +190,9 @@ func (s *search) done(m *model, g int, of op) (all []*model) {
 			n.buffers[c] = append(n.buffers[c], of.value)
 			return []*model{n}
 		}
-		return s.metBySend(m, g, of)
+		return s.sendToReceiver(m, g, of)
 	}
-	for i := 0; i < len(m.buffers[c]) && i <= s.aside(g, c); i++ {
+	for i := 0; i < len(m.buffers[c]) && i <= s.setAsideCount(g, c); i++ {
 		n := m.finish(g, fmt.Sprint("v", m.buffers[c][i]))
 		n.buffers[c] = append(n.buffers[c][:i:i], n.buffers[c][i+1:]...)
 		all = append(all, n)
@@ -203,17 +203,17 @@ func (s *search) done(m *model, g int, of op) (all []*model) {
 	if m.closed[c] {
 		return []*model{m.finish(g, "closed")}
 	}
-	return s.met(m, g, c)
+	return s.receiveFromSender(m, g, c)
 }
 
-// aside returns how many items selects of other goroutines may have set aside.
-func (s *search) aside(g, c int) (count int) {
+// setAsideCount returns how many items selects of other goroutines may have set aside.
+func (s *search) setAsideCount(g, c int) (count int) {
 	if !s.asHubs {
 		return 0
 	}
 	for other, ops := range s.program.goroutines {
 		for _, of := range ops {
-			if other != g && of.what == "select" && of.arms[c].what == "recv" {
+			if other != g && of.kind == "select" && of.arms[c].kind == "recv" {
 				count++
 			}
 		}
@@ -221,9 +221,9 @@ func (s *search) aside(g, c int) (count int) {
 	return count
 }
 
-// met returns the states after a receive from a waiting sender, for unbuffered channels. A receive finds a
+// receiveFromSender returns the states after a receive from a waiting sender, for unbuffered channels. A receive finds a
 // buffered channel empty only if no sender waits, as sends to an empty one complete at once.
-func (s *search) met(m *model, g, c int) (all []*model) {
+func (s *search) receiveFromSender(m *model, g, c int) (all []*model) {
 	if s.program.capacities[c] > 0 {
 		return nil
 	}
@@ -232,10 +232,10 @@ func (s *search) met(m *model, g, c int) (all []*model) {
 			continue
 		}
 		of := s.program.goroutines[other][m.next[other]]
-		if of.what == "send" && of.on == c {
+		if of.kind == "send" && of.on == c {
 			all = append(all, m.finish(other, "ok").finish(g, fmt.Sprint("v", of.value)))
 		}
-		if of.what == "select" && of.arms[c].what == "send" {
+		if of.kind == "select" && of.arms[c].kind == "send" {
 			n := m.finish(other, fmt.Sprint(c, ":ok"))
 			all = append(all, n.finish(g, fmt.Sprint("v", of.arms[c].value)))
 		}
@@ -243,17 +243,17 @@ func (s *search) met(m *model, g, c int) (all []*model) {
 	return all
 }
 
-// metBySend returns the states after a send to a waiting receiver.
-func (s *search) metBySend(m *model, g int, of op) (all []*model) {
+// sendToReceiver returns the states after a send to a waiting receiver.
+func (s *search) sendToReceiver(m *model, g int, of op) (all []*model) {
 	for other := range s.program.goroutines {
 		if other == g || !m.waits[other] || s.program.capacities[of.on] > 0 {
 			continue
 		}
 		waits := s.program.goroutines[other][m.next[other]]
-		if waits.what == "recv" && waits.on == of.on {
+		if waits.kind == "recv" && waits.on == of.on {
 			all = append(all, m.finish(other, fmt.Sprint("v", of.value)).finish(g, "ok"))
 		}
-		if waits.what == "select" && waits.arms[of.on].what == "recv" {
+		if waits.kind == "select" && waits.arms[of.on].kind == "recv" {
 			n := m.finish(other, fmt.Sprint(of.on, ":v", of.value))
 			all = append(all, n.finish(g, "ok"))
 		}
@@ -282,14 +282,14 @@ func run(p program, r runner) string {
 
 const opTimeout = 15 * time.Millisecond
 
-// native is Go's own channels.
-type native [2]chan int
+// nativeChannels is Go's own channels.
+type nativeChannels [2]chan int
 
-func (n native) do(_ int, of op) (result string) {
+func (n nativeChannels) do(_ int, of op) (result string) {
 	defer func() {
 		if recover() != nil {
 			result = "closed"
-			if of.what == "select" {
+			if of.kind == "select" {
 				// The panicking arm is not visible: in the model, one that sends to a closed channel.
 				result = "panic"
 			}
@@ -303,7 +303,7 @@ func (n native) do(_ int, of op) (result string) {
 	}
 	c := n[of.on]
 	timer := time.After(opTimeout)
-	switch of.what {
+	switch of.kind {
 	case "send":
 		select {
 		case c <- of.value:
@@ -339,7 +339,7 @@ func (n native) do(_ int, of op) (result string) {
 	// A nil channel is never ready: each case is one of two.
 	var in, out [2]chan int
 	for i, arm := range of.arms {
-		if arm.what == "send" {
+		if arm.kind == "send" {
 			out[i] = n[i]
 		} else {
 			in[i] = n[i]
@@ -359,52 +359,53 @@ func (n native) do(_ int, of op) (result string) {
 	}
 }
 
-// hubbed is hubs, with a session for each goroutine.
-type hubbed [][2]*Chan[int64]
+// hubChannels is hubs, with a session for each goroutine.
+type hubChannels [][2]*Chan[int64]
 
-func (h hubbed) do(g int, of op) string {
+func (h hubChannels) do(g int, of op) string {
 	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
 	defer cancel()
 	long, cancelLong := context.WithTimeout(context.Background(), patience)
 	defer cancelLong()
 	chans := h[g]
-	if of.what == "select" {
+	if of.kind == "select" {
 		var cases [2]Case
 		var values [2]int64
 		for i, arm := range of.arms {
-			if arm.what == "send" {
+			if arm.kind == "send" {
 				cases[i] = chans[i].Sending(int64(arm.value))
 			} else {
 				cases[i] = chans[i].Receiving(&values[i])
 			}
 		}
 		i, err := Select(ctx, cases[:]...)
-		result := said(err, "ok")
+		result := resultText(err, "ok")
 		if result == "timeout" {
 			return result
 		}
-		if err == nil && of.arms[i].what == "recv" {
+		if err == nil && of.arms[i].kind == "recv" {
 			result = fmt.Sprint("v", values[i])
 		}
 		return fmt.Sprint(i, ":", result)
 	}
 	c := chans[of.on]
-	switch of.what {
+	switch of.kind {
 	case "send":
-		return said(c.Send(ctx, int64(of.value)), "ok")
+		return resultText(c.Send(ctx, int64(of.value)), "ok")
 	case "recv":
 		value, err := c.Recv(ctx)
-		return said(err, fmt.Sprint("v", value))
+		return resultText(err, fmt.Sprint("v", value))
 	case "try-send":
-		return said(c.TrySend(long, int64(of.value)), "ok")
+		return resultText(c.TrySend(long, int64(of.value)), "ok")
 	case "try-recv":
 		value, err := c.TryRecv(long)
-		return said(err, fmt.Sprint("v", value))
+		return resultText(err, fmt.Sprint("v", value))
 	}
-	return said(c.Close(long), "ok")
+	return resultText(c.Close(long), "ok")
 }
 
-func said(err error, good string) string {
+// resultText returns the outcome of an operation as the model writes it.
+func resultText(err error, good string) string {
 	switch {
 	case err == nil:
 		return good
@@ -433,8 +434,8 @@ func isPossible(outcomes map[string]bool, found string) bool {
 
 // The model rejects impossible outcomes: otherwise it would prove nothing.
 func TestModel(t *testing.T) {
-	p := program{goroutines: [][]op{{{what: "send", value: 1}}, {{what: "recv"}}, {{what: "recv"}}}}
-	outcomes := possible(p, false)
+	p := program{goroutines: [][]op{{{kind: "send", value: 1}}, {{kind: "recv"}}, {{kind: "recv"}}}}
+	outcomes := possibleOutcomes(p, false)
 	for found, is := range map[string]bool{
 		"ok | v1 | timeout": true, "ok | timeout | v1": true, "timeout | timeout | timeout": true,
 		"ok | v1 | v1": false, "ok | timeout | timeout": false, "timeout | v1 | timeout": false,
@@ -463,11 +464,11 @@ func TestConformance(t *testing.T) {
 			hubs = append(hubs, fmt.Sprintf("go-c%d-%d:%s", i, c, kind))
 		}
 	}
-	opened := func(int) hubbed { return nil }
+	opened := func(int) hubChannels { return nil }
 	if os.Getenv("TOMBOLO_COMMAND") != "" {
-		domain := served(t, hubs...)
-		sessions := []*Session{joined(t, domain), joined(t, domain), joined(t, domain)}
-		opened = func(i int) (h hubbed) {
+		domain := serveHubs(t, hubs...)
+		sessions := []*Session{joinSession(t, domain), joinSession(t, domain), joinSession(t, domain)}
+		opened = func(i int) (h hubChannels) {
 			for _, s := range sessions {
 				h = append(h, [2]*Chan[int64]{open[int64](t, s, fmt.Sprintf("go-c%d-0", i)),
 					open[int64](t, s, fmt.Sprintf("go-c%d-1", i))})
@@ -483,16 +484,16 @@ func TestConformance(t *testing.T) {
 		go func(i int, p program) {
 			defer all.Done()
 			defer func() { <-limit }()
-			outcomes := possible(p, false)
+			outcomes := possibleOutcomes(p, false)
 			for again := 0; again < 3 && !isRace; again++ {
-				found := run(p, native{make(chan int, p.capacities[0]), make(chan int, p.capacities[1])})
+				found := run(p, nativeChannels{make(chan int, p.capacities[0]), make(chan int, p.capacities[1])})
 				if !isPossible(outcomes, found) {
 					t.Errorf("native channels: %+v\nended as %s", p, found)
 				}
 			}
 			// Without a machine there are no hubs, and this only tests the model.
 			if h := opened(i); h != nil {
-				if found := run(p, h); !possible(p, true)[found] {
+				if found := run(p, h); !possibleOutcomes(p, true)[found] {
 					t.Errorf("hubs: %+v\nended as %s", p, found)
 				}
 			}

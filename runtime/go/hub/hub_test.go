@@ -21,20 +21,20 @@ import (
 // patience is a timeout longer than anything here takes.
 const patience = 60 * time.Second
 
-func soon(t testing.TB) context.Context {
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// served serves hubs on a machine, with the command that TOMBOLO_COMMAND names.
-func served(t testing.TB, hubs ...string) *tombolo.Domain {
+// serveHubs serves hubs on a machine, with the command that TOMBOLO_COMMAND names.
+func serveHubs(t testing.TB, hubs ...string) *tombolo.Domain {
 	t.Helper()
 	command := os.Getenv("TOMBOLO_COMMAND")
 	if command == "" {
 		t.Skip("needs a machine, and its command in TOMBOLO_COMMAND")
 	}
-	domain, err := tombolo.Attach(soon(t))
+	domain, err := tombolo.Attach(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func served(t testing.TB, hubs ...string) *tombolo.Domain {
 	return nil
 }
 
-func joined(t testing.TB, domain *tombolo.Domain) *Session {
+func joinSession(t testing.TB, domain *tombolo.Domain) *Session {
 	s := Join(domain)
 	t.Cleanup(func() { s.Close() })
 	return s
@@ -71,7 +71,7 @@ func joined(t testing.TB, domain *tombolo.Domain) *Session {
 
 func open[T any](t testing.TB, s *Session, name string) *Chan[T] {
 	t.Helper()
-	c, err := Open[T](soon(t), s, name)
+	c, err := Open[T](testContext(t), s, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestWire(t *testing.T) {
 	if !bytes.Equal(r.encode(), expected) {
 		t.Errorf("% x", r.encode())
 	}
-	good := []byte{gotBlock, 1, 0, 0, 4, 3, 2, 1, 8, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0}
+	good := []byte{answerBlock, 1, 0, 0, 4, 3, 2, 1, 8, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0}
 	got, err := decodeAnswer(good)
 	if err != nil || got.number != 0x01020304 || got.argument != 8 || got.detail != 1 {
 		t.Errorf("%+v, %v", got, err)
@@ -97,7 +97,7 @@ func TestWire(t *testing.T) {
 			message[random.Intn(len(message))] = byte(random.Intn(256))
 		}
 		message = message[:random.Intn(len(message)+1)]
-		if got, err := decodeAnswer(message); err == nil && (got.what == 0 || got.what > gotPartial) {
+		if got, err := decodeAnswer(message); err == nil && (got.kind == 0 || got.kind > answerPartial) {
 			t.Fatalf("% x is %+v", message, got)
 		}
 	}
@@ -128,8 +128,8 @@ func TestBatchesOnTheWire(t *testing.T) {
 		}
 	}
 	answers := [][]byte{
-		{gotValues, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 7},
-		{gotPartial, 3, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0},
+		{answerValues, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 7},
+		{answerPartial, 3, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0},
 	}
 	for _, good := range answers {
 		if _, err := decodeAnswer(good); err != nil {
@@ -144,9 +144,9 @@ func TestBatchesOnTheWire(t *testing.T) {
 
 // A value costs no round trip, and the number of sent values is reported.
 func TestManyValues(t *testing.T) {
-	domain := served(t, "go-many:fifo:64", "go-meet:port")
-	one, other := joined(t, domain), joined(t, domain)
-	sends, receives := open[uint64](t, one, "go-many"), open[uint64](t, other, "go-many")
+	domain := serveHubs(t, "go-many:fifo:64", "go-meet:port")
+	one, other := joinSession(t, domain), joinSession(t, domain)
+	sender, receiver := open[uint64](t, one, "go-many"), open[uint64](t, other, "go-many")
 	const count = 5000
 	sent := make(chan error, 1)
 	go func() {
@@ -154,14 +154,14 @@ func TestManyValues(t *testing.T) {
 		for i := range values {
 			values[i] = uint64(i)
 		}
-		put, err := sends.SendMany(soon(t), values...)
+		put, err := sender.SendMany(testContext(t), values...)
 		if err == nil && put != count {
 			err = fmt.Errorf("%d values were sent", put)
 		}
 		sent <- err
 	}()
 	for next := uint64(0); next < count; {
-		values, err := receives.RecvMany(soon(t), 1000)
+		values, err := receiver.RecvMany(testContext(t), 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,19 +178,19 @@ func TestManyValues(t *testing.T) {
 	// More values than there is room for: returns how many were sent, and the error of the others.
 	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	put, err := sends.SendMany(short, make([]uint64, 100)...)
+	put, err := sender.SendMany(short, make([]uint64, 100)...)
 	if put != 64 || !errors.Is(err, ErrTimedOut) {
 		t.Fatalf("%d values are in: %v", put, err)
 	}
-	if err := sends.Close(soon(t)); err != nil {
+	if err := sender.Close(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	if put, err := sends.SendMany(soon(t), 1, 2); put != 0 || !errors.Is(err, ErrClosed) {
+	if put, err := sender.SendMany(testContext(t), 1, 2); put != 0 || !errors.Is(err, ErrClosed) {
 		t.Fatalf("%d values, %v", put, err)
 	}
 	left := 0
 	for {
-		values, err := receives.RecvMany(soon(t), 50)
+		values, err := receiver.RecvMany(testContext(t), 50)
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -203,10 +203,10 @@ func TestManyValues(t *testing.T) {
 		t.Fatalf("%d values were left", left)
 	}
 	// A port takes values one by one.
-	meets, met := open[string](t, one, "go-meet"), open[string](t, other, "go-meet")
-	go func() { _, err := meets.SendMany(soon(t), "a", "b"); sent <- err }()
+	portSender, portReceiver := open[string](t, one, "go-meet"), open[string](t, other, "go-meet")
+	go func() { _, err := portSender.SendMany(testContext(t), "a", "b"); sent <- err }()
 	for _, expected := range []string{"a", "b"} {
-		values, err := met.RecvMany(soon(t), 9)
+		values, err := portReceiver.RecvMany(testContext(t), 9)
 		if err != nil || len(values) != 1 || values[0] != expected {
 			t.Fatalf("%v, %v", values, err)
 		}
@@ -217,7 +217,7 @@ func TestManyValues(t *testing.T) {
 }
 
 func TestValues(t *testing.T) {
-	there := func(value, back any, expected ...byte) {
+	expectRoundTrip := func(value, back any, expected ...byte) {
 		t.Helper()
 		if bytes := encode(value); string(bytes) != string(expected) {
 			t.Errorf("% x, not % x", bytes, expected)
@@ -227,11 +227,11 @@ func TestValues(t *testing.T) {
 		}
 	}
 	number, small, real, yes, text := uint16(0x0102), int64(-2), float32(1), true, "ü"
-	there(&number, new(uint16), 2, 1)
-	there(&small, new(int64), 0xfe, 255, 255, 255, 255, 255, 255, 255)
-	there(&real, new(float32), 0, 0, 0x80, 0x3f)
-	there(&yes, new(bool), 1)
-	there(&text, new(string), 0xc3, 0xbc)
+	expectRoundTrip(&number, new(uint16), 2, 1)
+	expectRoundTrip(&small, new(int64), 0xfe, 255, 255, 255, 255, 255, 255, 255)
+	expectRoundTrip(&real, new(float32), 0, 0, 0x80, 0x3f)
+	expectRoundTrip(&yes, new(bool), 1)
+	expectRoundTrip(&text, new(string), 0xc3, 0xbc)
 	for _, of := range []struct {
 		value any
 		bytes []byte
@@ -259,8 +259,8 @@ func deref(value any) any {
 }
 
 func TestQueues(t *testing.T) {
-	domain := served(t, "go-q:fifo:2", "go-p:port", "go-n:semaphore:3", "go-e:event", "go-r:resource")
-	s, ctx := joined(t, domain), soon(t)
+	domain := serveHubs(t, "go-q:fifo:2", "go-p:port", "go-n:semaphore:3", "go-e:event", "go-r:resource")
+	s, ctx := joinSession(t, domain), testContext(t)
 	q := open[uint64](t, s, "go-q")
 	for i := uint64(1); i <= 2; i++ {
 		if err := q.Send(ctx, i); err != nil {
@@ -305,12 +305,12 @@ func TestQueues(t *testing.T) {
 	if fmt.Sprint(all) != "[1 2]" || q.Err() != nil {
 		t.Error(all, q.Err())
 	}
-	locks(t, s, joined(t, domain))
+	testOtherKinds(t, s, joinSession(t, domain))
 }
 
-// locks tests the other kinds of hubs.
-func locks(t *testing.T, s, other *Session) {
-	ctx := soon(t)
+// testOtherKinds tests the other kinds of hubs.
+func testOtherKinds(t *testing.T, s, other *Session) {
+	ctx := testContext(t)
 	n, err := OpenSemaphore(ctx, s, "go-n")
 	if err != nil {
 		t.Fatal(err)
@@ -359,12 +359,12 @@ func locks(t *testing.T, s, other *Session) {
 }
 
 // Native channels on both sides: a select waits for hubs and for Go's own channels, and a close propagates.
-func TestPumps(t *testing.T) {
-	domain := served(t, "go-a:port", "go-b:fifo:4")
-	s, ctx := joined(t, domain), soon(t)
+func TestNativeChannels(t *testing.T) {
+	domain := serveHubs(t, "go-a:port", "go-b:fifo:4")
+	s, ctx := joinSession(t, domain), testContext(t)
 	a, b := open[uint64](t, s, "go-a"), open[string](t, s, "go-b")
 	to, sent := a.Sender(ctx)
-	texts, textsSent := b.Sender(ctx)
+	texts, textsDone := b.Sender(ctx)
 	go func() {
 		for i := uint64(0); i < 20; i++ {
 			to <- i
@@ -398,12 +398,12 @@ func TestPumps(t *testing.T) {
 		}
 	}
 	<-sent
-	<-textsSent
+	<-textsDone
 	if sum != 190 || length != 30 || ticks != 1 || a.Err() != nil || b.Err() != nil {
 		t.Error(sum, length, ticks, a.Err(), b.Err())
 	}
 	// A value that a receiver took ahead is not lost when its context ends.
-	c := open[uint64](t, joined(t, served(t, "go-c:fifo:4")), "go-c")
+	c := open[uint64](t, joinSession(t, serveHubs(t, "go-c:fifo:4")), "go-c")
 	for i := uint64(0); i < 3; i++ {
 		if err := c.Send(ctx, i); err != nil {
 			t.Fatal(err)
@@ -434,16 +434,16 @@ func TestPumps(t *testing.T) {
 
 // Many goroutines select from and to two ports concurrently: every value arrives exactly once.
 func TestSelect(t *testing.T) {
-	domain := served(t, "go-x:port", "go-y:port", "go-s:semaphore:5")
-	ctx := soon(t)
+	domain := serveHubs(t, "go-x:port", "go-y:port", "go-s:semaphore:5")
+	ctx := testContext(t)
 	const tasks, each = 4, 25
 	var senders, receivers sync.WaitGroup
 	var mutex sync.Mutex
 	seen := map[uint64]int{}
-	first := joined(t, domain)
+	first := joinSession(t, domain)
 	closing := []*Chan[uint64]{open[uint64](t, first, "go-x"), open[uint64](t, first, "go-y")}
 	for task := uint64(0); task < tasks; task++ {
-		from, to := joined(t, domain), joined(t, domain)
+		from, to := joinSession(t, domain), joinSession(t, domain)
 		out := []*Chan[uint64]{open[uint64](t, from, "go-x"), open[uint64](t, from, "go-y")}
 		in := []*Chan[uint64]{open[uint64](t, to, "go-x"), open[uint64](t, to, "go-y")}
 		senders.Add(1)
@@ -508,8 +508,8 @@ func TestSelect(t *testing.T) {
 }
 
 func BenchmarkFifo(b *testing.B) {
-	domain := served(b, "go-bench:fifo:256")
-	s, ctx := Join(domain), soon(b)
+	domain := serveHubs(b, "go-bench:fifo:256")
+	s, ctx := Join(domain), testContext(b)
 	defer s.Close()
 	c := open[uint64](b, s, "go-bench")
 	b.ResetTimer()

@@ -9,7 +9,7 @@ import (
 
 // A Case is an operation of a Select: Chan.Sending, Chan.Receiving, Semaphore.Waiting or Event.Waiting.
 type Case struct {
-	place *place
+	hub   *openHub
 	put   bool
 	bytes []byte
 	done  func(*answer) error
@@ -17,22 +17,22 @@ type Case struct {
 
 // Sending returns the Case of a Select that sends a value.
 func (c *Chan[T]) Sending(value T) Case {
-	return Case{place: c.place, put: true, bytes: encode(&value)}
+	return Case{hub: c.hub, put: true, bytes: encode(&value)}
 }
 
 // Receiving returns the Case of a Select that receives into value.
 func (c *Chan[T]) Receiving(value *T) Case {
-	return Case{place: c.place, done: func(got *answer) (err error) {
-		*value, err = c.value(got)
+	return Case{hub: c.hub, done: func(got *answer) (err error) {
+		*value, err = c.decodeValue(got)
 		return err
 	}}
 }
 
 // Waiting returns the Case of a Select that waits for the semaphore.
-func (m *Semaphore) Waiting() Case { return Case{place: m.place} }
+func (m *Semaphore) Waiting() Case { return Case{hub: m.hub} }
 
 // Waiting returns the Case of a Select that waits for the event.
-func (e *Event) Waiting() Case { return Case{place: e.place} }
+func (e *Event) Waiting() Case { return Case{hub: e.hub} }
 
 // maxCases is the maximum number of cases of a Select.
 const maxCases = 256
@@ -45,8 +45,8 @@ const (
 	ended
 )
 
-// selecting is a Select in progress.
-type selecting struct {
+// selection is a Select in progress.
+type selection struct {
 	cases    []Case
 	waiter   *waiter
 	numbers  []uint32
@@ -55,7 +55,7 @@ type selecting struct {
 	faults   []error
 	claimed  int // -1 while none is
 	giveBack bool
-	over     bool
+	expired  bool
 	chosen   int
 	result   error
 	got      answer
@@ -79,13 +79,13 @@ func selectWith(ctx context.Context, try bool, cases []Case) (int, error) {
 	}
 	for i := range cases {
 		for j := range cases[:i] {
-			if cases[i].place == cases[j].place || cases[i].before(&cases[j]) == cases[j].before(&cases[i]) {
+			if cases[i].hub == cases[j].hub || cases[i].before(&cases[j]) == cases[j].before(&cases[i]) {
 				return -1, fmt.Errorf("operations %d and %d of a select are for hub '%s'; give each hub once", j, i,
-					cases[i].place.name)
+					cases[i].hub.name)
 			}
 		}
 	}
-	s := &selecting{
+	s := &selection{
 		cases: cases, waiter: newWaiter(), numbers: make([]uint32, len(cases)), state: make([]int, len(cases)),
 		offers: make([]uint64, len(cases)), faults: make([]error, len(cases)), claimed: -1, chosen: -1,
 	}
@@ -98,99 +98,99 @@ func selectWith(ctx context.Context, try bool, cases []Case) (int, error) {
 	return s.run(ctx)
 }
 
-// before is the global order of hubs, the same for all tasks.
+// before reports whether the hub precedes another in the global order, the same for all tasks.
 func (c *Case) before(other *Case) bool {
-	ours, theirs := c.place.service.channel.Peer(), other.place.service.channel.Peer()
-	return ours < theirs || ours == theirs && c.place.number < other.place.number
+	ours, theirs := c.hub.service.channel.Peer(), other.hub.service.channel.Peer()
+	return ours < theirs || ours == theirs && c.hub.number < other.hub.number
 }
 
-func (s *selecting) post(ctx context.Context, i int, try bool) error {
+func (s *selection) post(ctx context.Context, i int, try bool) error {
 	of := &s.cases[i]
 	r := request{operation: opGet, tentative: true, tail: of.bytes}
 	if of.put {
 		r.operation = opPut
 	}
 	if !try {
-		r.timeoutUs = of.place.service.session.micros(ctx)
+		r.timeoutUs = of.hub.service.session.micros(ctx)
 	}
 	var err error
-	s.numbers[i], err = of.place.send(s.waiter, i, r)
+	s.numbers[i], err = of.hub.send(s.waiter, i, r)
 	return err
 }
 
 // abandon withdraws the posted requests of a select that failed to begin.
-func (s *selecting) abandon() {
+func (s *selection) abandon() {
 	for i, number := range s.numbers {
 		if number != 0 && s.state[i] != ended {
-			s.cases[i].place.about(number, opWithdraw, 0)
-			s.cases[i].place.service.forget(number)
+			s.cases[i].hub.sendFollowUp(number, opWithdraw, 0)
+			s.cases[i].hub.service.forget(number)
 		}
 	}
 }
 
 // forget drops the answers to withdrawn requests.
-func (s *selecting) forget() {
+func (s *selection) forget() {
 	for i, number := range s.numbers {
-		s.cases[i].place.service.forget(number)
+		s.cases[i].hub.service.forget(number)
 	}
 }
 
-func (s *selecting) run(ctx context.Context) (int, error) {
+func (s *selection) run(ctx context.Context) (int, error) {
 	done := ctx.Done()
 	var last <-chan time.Time
 	for {
 		for _, one := range s.waiter.take() {
-			s.hear(one)
+			s.handleAnswer(one)
 		}
-		if s.decided && (s.result != nil || s.got.what != 0) {
+		if s.decided && (s.result != nil || s.got.kind != 0) {
 			s.forget()
 			return s.finish()
 		}
-		if s.isOver() {
-			return s.nothing(ctx)
+		if s.allEnded() {
+			return s.noResultError(ctx)
 		}
 		select {
 		case <-s.waiter.wake:
 		case <-done:
-			s.over = true
+			s.expired = true
 			s.decide()
 			timer := time.NewTimer(grace)
 			defer timer.Stop()
 			last, done = timer.C, nil
 		case <-last:
 			s.forget()
-			return -1, s.cases[0].place.fail(ErrNoAnswer, "")
+			return -1, s.cases[0].hub.fail(ErrNoAnswer, "")
 		}
 	}
 }
 
-func (s *selecting) finish() (int, error) {
+func (s *selection) finish() (int, error) {
 	if s.result == nil && s.cases[s.chosen].done != nil {
 		s.result = s.cases[s.chosen].done(&s.got)
 	}
 	return s.chosen, s.result
 }
 
-// nothing returns the error of a select that performed no operation.
-func (s *selecting) nothing(ctx context.Context) (int, error) {
+// noResultError returns the error of a select that performed no operation.
+func (s *selection) noResultError(ctx context.Context) (int, error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return -1, ctx.Err()
 	}
-	nothing := s.cases[0].place.fail(ErrTimedOut, "")
+	timeout := s.cases[0].hub.fail(ErrTimedOut, "")
 	for i, fault := range s.faults {
 		switch {
 		case fault == nil:
 		case errors.Is(fault, ErrTimedOut), errors.Is(fault, ErrWouldBlock):
-			nothing = fault
+			timeout = fault
 		default:
 			// Another fault, such as a close at the deadline, takes precedence.
 			return i, fault
 		}
 	}
-	return -1, nothing
+	return -1, timeout
 }
 
-func (s *selecting) isOver() bool {
+func (s *selection) allEnded() bool {
 	for _, state := range s.state {
 		if state != ended {
 			return false
@@ -199,23 +199,23 @@ func (s *selecting) isOver() bool {
 	return true
 }
 
-func (s *selecting) choose(i int, err error) {
+func (s *selection) choose(i int, err error) {
 	if !s.decided {
 		s.decided, s.chosen, s.result = true, i, err
 	}
 }
 
-// hear processes an answer.
-func (s *selecting) hear(one heard) {
+// handleAnswer processes an answer.
+func (s *selection) handleAnswer(one delivery) {
 	i := one.index
 	release := func() {
 		if s.claimed == i {
 			s.claimed, s.giveBack = -1, false
 		}
 	}
-	place := s.cases[i].place
+	hub := s.cases[i].hub
 	if one.err != nil {
-		s.state[i], s.faults[i] = ended, place.fail(ErrLost, one.err.Error())
+		s.state[i], s.faults[i] = ended, hub.fail(ErrLost, one.err.Error())
 		if s.claimed == i {
 			// The hub may have performed the operation.
 			s.choose(i, s.faults[i])
@@ -224,25 +224,25 @@ func (s *selecting) hear(one heard) {
 		s.decide()
 		return
 	}
-	switch got := one.answer; got.what {
-	case gotOffered:
+	switch got := one.answer; got.kind {
+	case answerOffered:
 		if s.state[i] == posted {
 			s.state[i], s.offers[i] = offered, got.argument
 		}
-	case gotRevoked:
+	case answerRevoked:
 		if s.state[i] == offered {
 			s.state[i] = posted
 			release()
 		}
-	case gotUnclaimed:
+	case answerUnclaimed:
 		// The offer stands.
 		if s.giveBack {
 			release()
 		}
-	case gotFailed:
-		s.state[i], s.faults[i] = ended, place.fail(Fault(got.detail), detail(&got))
+	case answerFailed:
+		s.state[i], s.faults[i] = ended, hub.fail(Fault(got.detail), detail(&got))
 		release()
-	case gotWithdrawn:
+	case answerWithdrawn:
 		s.state[i] = ended
 		release()
 	default:
@@ -254,22 +254,22 @@ func (s *selecting) hear(one heard) {
 }
 
 // decide claims, takes claims back and withdraws.
-func (s *selecting) decide() {
-	if !s.decided && !s.over {
+func (s *selection) decide() {
+	if !s.decided && !s.expired {
 		s.claim()
 	}
-	if !s.decided && !s.over {
+	if !s.decided && !s.expired {
 		return
 	}
 	for i, state := range s.state {
 		if state == posted || state == offered {
 			s.state[i] = withdrawing
-			s.cases[i].place.about(s.numbers[i], opWithdraw, 0)
+			s.cases[i].hub.sendFollowUp(s.numbers[i], opWithdraw, 0)
 		}
 	}
 }
 
-func (s *selecting) claim() {
+func (s *selection) claim() {
 	lowest := -1
 	for i, state := range s.state {
 		if state == offered && (lowest < 0 || s.cases[i].before(&s.cases[lowest])) {
@@ -279,10 +279,10 @@ func (s *selecting) claim() {
 	switch {
 	case s.claimed >= 0 && lowest >= 0 && lowest != s.claimed && !s.giveBack:
 		s.giveBack = true
-		s.cases[s.claimed].place.about(s.numbers[s.claimed], opUnclaim, s.offers[s.claimed])
+		s.cases[s.claimed].hub.sendFollowUp(s.numbers[s.claimed], opUnclaim, s.offers[s.claimed])
 	case s.claimed < 0 && lowest >= 0:
 		s.claimed = lowest
-		s.cases[lowest].place.about(s.numbers[lowest], opClaim, s.offers[lowest])
+		s.cases[lowest].hub.sendFollowUp(s.numbers[lowest], opClaim, s.offers[lowest])
 	case s.claimed < 0:
 		for i, fault := range s.faults {
 			if fault != nil && !errors.Is(fault, ErrTimedOut) && !errors.Is(fault, ErrWouldBlock) {

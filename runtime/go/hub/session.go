@@ -60,26 +60,26 @@ type service struct {
 	channel *tombolo.Channel
 
 	mutex    sync.Mutex
-	waiting  map[uint32]arm
+	waiting  map[uint32]destination
 	inherits uint8
 	lost     error
 }
 
-// arm is the destination of the answers to a request: a waiter, and the index of the request at the waiter.
-type arm struct {
+// destination is where the answers to a request go: a waiter, and the index of the request at the waiter.
+type destination struct {
 	waiter *waiter
 	index  int
 }
 
 // waiter is a goroutine that waits for answers.
 type waiter struct {
-	mutex sync.Mutex
-	heard []heard
-	wake  chan struct{}
+	mutex      sync.Mutex
+	deliveries []delivery
+	wake       chan struct{}
 }
 
-// heard is an answer to one of a waiter's requests, or the error if its server is lost.
-type heard struct {
+// delivery is an answer to one of a waiter's requests, or the error if its server is lost.
+type delivery struct {
 	index  int
 	answer answer
 	err    error
@@ -87,9 +87,9 @@ type heard struct {
 
 func newWaiter() *waiter { return &waiter{wake: make(chan struct{}, 1)} }
 
-func (w *waiter) add(one heard) {
+func (w *waiter) add(one delivery) {
 	w.mutex.Lock()
-	w.heard = append(w.heard, one)
+	w.deliveries = append(w.deliveries, one)
 	w.mutex.Unlock()
 	select {
 	case w.wake <- struct{}{}:
@@ -97,23 +97,23 @@ func (w *waiter) add(one heard) {
 	}
 }
 
-func (w *waiter) take() []heard {
+func (w *waiter) take() []delivery {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	all := w.heard
-	w.heard = nil
+	all := w.deliveries
+	w.deliveries = nil
 	return all
 }
 
-// place is an open hub.
-type place struct {
+// openHub is a hub that the session has opened.
+type openHub struct {
 	service *service
 	name    string
 	kind    byte
 	number  uint32
 }
 
-func (p *place) fail(fault Fault, detail string) error {
+func (p *openHub) fail(fault Fault, detail string) error {
 	return &Error{Hub: p.name, Node: p.service.node, Fault: fault, Detail: detail}
 }
 
@@ -136,10 +136,10 @@ func (s *Session) connect(ctx context.Context, name, node string) (*service, err
 		channel.Close()
 		return now, nil
 	}
-	made := &service{session: s, name: name, node: node, channel: channel, waiting: map[uint32]arm{}}
-	s.services[name] = made
-	go made.hear()
-	return made, nil
+	created := &service{session: s, name: name, node: node, channel: channel, waiting: map[uint32]destination{}}
+	s.services[name] = created
+	go created.dispatchAnswers()
+	return created, nil
 }
 
 func (v *service) failure() error {
@@ -148,8 +148,8 @@ func (v *service) failure() error {
 	return v.lost
 }
 
-// hear dispatches answers until the server is gone.
-func (v *service) hear() {
+// dispatchAnswers dispatches answers until the server is gone.
+func (v *service) dispatchAnswers() {
 	var buffer []byte
 	for {
 		message, err := v.channel.RecvInto(context.Background(), buffer)
@@ -167,12 +167,12 @@ func (v *service) hear() {
 			defer v.mutex.Unlock()
 			v.lost = err
 			for _, to := range v.waiting {
-				to.waiter.add(heard{index: to.index, err: err})
+				to.waiter.add(delivery{index: to.index, err: err})
 			}
-			v.waiting = map[uint32]arm{}
+			v.waiting = map[uint32]destination{}
 			return
 		}
-		if got.what == gotInherits {
+		if got.kind == answerInherits {
 			v.inherit(got.detail)
 			continue
 		}
@@ -183,7 +183,7 @@ func (v *service) hear() {
 		}
 		v.mutex.Unlock()
 		if ok {
-			to.waiter.add(heard{index: to.index, answer: got})
+			to.waiter.add(delivery{index: to.index, answer: got})
 		}
 	}
 }
@@ -220,7 +220,7 @@ func (v *service) sendTo(to *service, r *request) error {
 }
 
 // send sends a request whose answers go to a waiter, and returns the request's number.
-func (p *place) send(w *waiter, index int, r request) (uint32, error) {
+func (p *openHub) send(w *waiter, index int, r request) (uint32, error) {
 	s, v := p.service.session, p.service
 	s.mutex.Lock()
 	s.number++
@@ -232,7 +232,7 @@ func (p *place) send(w *waiter, index int, r request) (uint32, error) {
 		defer v.mutex.Unlock()
 		return 0, p.fail(ErrLost, v.lost.Error())
 	}
-	v.waiting[r.number] = arm{w, index}
+	v.waiting[r.number] = destination{w, index}
 	v.mutex.Unlock()
 	if err := v.sendTo(v, &r); err != nil {
 		v.forget(r.number)
@@ -244,8 +244,8 @@ func (p *place) send(w *waiter, index int, r request) (uint32, error) {
 	return r.number, nil
 }
 
-// about sends a request that refers to another request.
-func (p *place) about(number uint32, operation byte, offer uint64) {
+// sendFollowUp sends a request that refers to another request.
+func (p *openHub) sendFollowUp(number uint32, operation byte, offer uint64) {
 	r := request{
 		operation: operation, priority: p.service.session.priority, number: number, hub: p.number, argument: offer,
 	}
@@ -277,7 +277,7 @@ func (s *Session) micros(ctx context.Context) uint32 {
 
 // operate performs one operation, waiting as long as the context allows. Results are never lost: a cancelled
 // operation is withdrawn, and succeeds if the hub performed it before the withdrawal.
-func (p *place) operate(ctx context.Context, r request) (answer, error) {
+func (p *openHub) operate(ctx context.Context, r request) (answer, error) {
 	w := newWaiter()
 	number, err := p.send(w, 0, r)
 	if err != nil {
@@ -290,10 +290,10 @@ func (p *place) operate(ctx context.Context, r request) (answer, error) {
 			if one.err != nil {
 				return answer{}, p.fail(ErrLost, one.err.Error())
 			}
-			switch one.answer.what {
-			case gotWithdrawn:
-				return answer{}, p.ended(ctx)
-			case gotFailed:
+			switch one.answer.kind {
+			case answerWithdrawn:
+				return answer{}, p.contextError(ctx)
+			case answerFailed:
 				return answer{}, p.fail(Fault(one.answer.detail), detail(&one.answer))
 			}
 			if one.answer.isFinal() {
@@ -303,7 +303,7 @@ func (p *place) operate(ctx context.Context, r request) (answer, error) {
 		select {
 		case <-w.wake:
 		case <-done:
-			p.about(number, opWithdraw, 0)
+			p.sendFollowUp(number, opWithdraw, 0)
 			timer := time.NewTimer(grace)
 			defer timer.Stop()
 			last, done = timer.C, nil
@@ -314,8 +314,8 @@ func (p *place) operate(ctx context.Context, r request) (answer, error) {
 	}
 }
 
-// ended returns the error of a wait that its context ended.
-func (p *place) ended(ctx context.Context) error {
+// contextError returns the error of a wait that its context ended.
+func (p *openHub) contextError(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
@@ -339,7 +339,7 @@ func detail(a *answer) string {
 }
 
 // open finds a hub, waiting for its name.
-func (s *Session) open(ctx context.Context, name string, kind byte, valueType string) (*place, error) {
+func (s *Session) open(ctx context.Context, name string, kind byte, valueType string) (*openHub, error) {
 	unknown := &Error{Hub: name, Fault: ErrNoSuchHub}
 	record, err := s.domain.AwaitRecord(ctx, "hub/"+name)
 	if err != nil {
@@ -357,7 +357,7 @@ func (s *Session) open(ctx context.Context, name string, kind byte, valueType st
 	if err != nil {
 		return nil, err
 	}
-	p := &place{service: service, name: name}
+	p := &openHub{service: service, name: name}
 	number := uint64(0)
 	if valueType != "" {
 		number = typeNumber(valueType)
@@ -366,7 +366,7 @@ func (s *Session) open(ctx context.Context, name string, kind byte, valueType st
 	if err != nil {
 		return nil, err
 	}
-	if opened.what != gotOpened {
+	if opened.kind != answerOpened {
 		return nil, p.fail(ErrNoSuchHub, "")
 	}
 	p.kind, p.number = opened.detail, uint32(opened.argument)

@@ -38,20 +38,20 @@ const (
 
 // Answers.
 const (
-	gotInherits = iota + 1
-	gotTaken
-	gotUnit
-	gotValue
-	gotBlock
-	gotOffered
-	gotRevoked
-	gotUnclaimed
-	gotWithdrawn
-	gotFailed
-	gotOpened
-	gotStatus
-	gotValues
-	gotPartial
+	answerInherits = iota + 1
+	answerTaken
+	answerUnit
+	answerValue
+	answerBlock
+	answerOffered
+	answerRevoked
+	answerUnclaimed
+	answerWithdrawn
+	answerFailed
+	answerOpened
+	answerStatus
+	answerValues
+	answerPartial
 )
 
 // Limits of a batch.
@@ -177,7 +177,7 @@ func (r *request) encode() []byte {
 
 // answer is a message from a server.
 type answer struct {
-	what     byte
+	kind     byte
 	detail   byte
 	number   uint32
 	argument uint64
@@ -192,32 +192,32 @@ func decodeAnswer(bytes []byte) (answer, error) {
 		return answer{}, errMalformed
 	}
 	a := answer{
-		what: bytes[0], detail: bytes[1], number: binary.LittleEndian.Uint32(bytes[4:]),
+		kind: bytes[0], detail: bytes[1], number: binary.LittleEndian.Uint32(bytes[4:]),
 		argument: binary.LittleEndian.Uint64(bytes[8:]), tail: append([]byte(nil), bytes[16:]...),
 	}
 	tail, detail, argument := 0, false, false
-	switch a.what {
-	case gotInherits:
+	switch a.kind {
+	case answerInherits:
 		detail = true
-	case gotTaken, gotUnit, gotRevoked, gotUnclaimed, gotWithdrawn:
-	case gotValue:
+	case answerTaken, answerUnit, answerRevoked, answerUnclaimed, answerWithdrawn:
+	case answerValue:
 		tail = len(a.tail)
-	case gotBlock:
+	case answerBlock:
 		tail, detail, argument = 4, true, true
-	case gotOffered:
+	case answerOffered:
 		argument = true
-	case gotFailed:
+	case answerFailed:
 		detail, argument = true, true
-	case gotOpened:
+	case answerOpened:
 		tail, detail, argument = 16, true, true
-	case gotStatus:
+	case answerStatus:
 		tail = len(a.tail)
-	case gotValues:
+	case answerValues:
 		tail = len(a.tail)
 		if values, ok := split(a.tail); !ok || len(values) == 0 {
 			return answer{}, errMalformed
 		}
-	case gotPartial:
+	case answerPartial:
 		tail, detail, argument = 4, true, true
 		if len(a.tail) == 4 && binary.LittleEndian.Uint32(a.tail) == 0 {
 			return answer{}, errMalformed
@@ -233,8 +233,8 @@ func decodeAnswer(bytes []byte) (answer, error) {
 
 // isFinal reports whether this is the last answer to the request.
 func (a *answer) isFinal() bool {
-	switch a.what {
-	case gotOffered, gotRevoked, gotUnclaimed:
+	switch a.kind {
+	case answerOffered, answerRevoked, answerUnclaimed:
 		return false
 	}
 	return true

@@ -66,25 +66,25 @@ type pending struct {
 // A Client makes calls over a channel. Any number of goroutines may use it.
 type Client struct {
 	port     Port
-	hear     func(*Request)
+	onEvent  func(*Request)
 	counters counters
 	stop     context.CancelFunc
 	done     chan struct{}
 
-	mutex  sync.Mutex
-	last   uint32
-	flight map[uint32]*pending
-	err    error
+	mutex    sync.Mutex
+	last     uint32
+	inFlight map[uint32]*pending
+	err      error
 }
 
 // NewClient returns a client over a channel that was opened with the interface's hash. Events are passed to
-// hear, in order; nil drops them.
-func NewClient(port Port, of *Interface, hear func(*Request)) (*Client, error) {
+// onEvent, in order; nil drops them.
+func NewClient(port Port, of *Interface, onEvent func(*Request)) (*Client, error) {
 	if err := of.bind(port); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	c := &Client{port: port, hear: hear, stop: stop, done: make(chan struct{}), flight: map[uint32]*pending{}}
+	c := &Client{port: port, onEvent: onEvent, stop: stop, done: make(chan struct{}), inFlight: map[uint32]*pending{}}
 	go c.receive(ctx)
 	return c, nil
 }
@@ -110,18 +110,18 @@ func (c *Client) receive(ctx context.Context) {
 			c.mutex.Lock()
 			defer c.mutex.Unlock()
 			c.err = err
-			for _, call := range c.flight {
+			for _, call := range c.inFlight {
 				close(call.answer)
 			}
-			c.flight = map[uint32]*pending{}
+			c.inFlight = map[uint32]*pending{}
 			return
 		}
 		buffer = message
-		c.file(ctx, message)
+		c.dispatch(ctx, message)
 	}
 }
 
-func (c *Client) file(ctx context.Context, message []byte) {
+func (c *Client) dispatch(ctx context.Context, message []byte) {
 	head, view, err := parse(message)
 	if err != nil {
 		c.counters.malformed.Add(1)
@@ -130,20 +130,20 @@ func (c *Client) file(ctx context.Context, message []byte) {
 	switch head.kind {
 	case KindReply, KindError, KindFault:
 		c.mutex.Lock()
-		call := c.flight[head.number]
+		call := c.inFlight[head.number]
 		if call == nil || call.ordinal != head.ordinal {
 			c.mutex.Unlock()
 			c.counters.late.Add(1)
 			return
 		}
-		delete(c.flight, head.number)
+		delete(c.inFlight, head.number)
 		c.mutex.Unlock()
 		c.counters.answers.Add(1)
 		call.answer <- append([]byte(nil), message...)
 	case KindMessage:
 		c.counters.messages.Add(1)
-		if c.hear != nil {
-			c.hear(&Request{ctx: ctx, head: head, view: view, counters: &c.counters})
+		if c.onEvent != nil {
+			c.onEvent(&Request{ctx: ctx, head: head, view: view, counters: &c.counters})
 		}
 	default:
 		c.counters.malformed.Add(1)
@@ -157,14 +157,14 @@ func (c *Client) start(ordinal uint16) (uint32, *pending, error) {
 	if c.err != nil {
 		return 0, nil, &Ended{Err: c.err, MayRepeat: true}
 	}
-	if len(c.flight) >= MaxInFlight {
-		return 0, nil, fmt.Errorf("%d calls are in flight: wait for one: %w", len(c.flight), ErrBusy)
+	if len(c.inFlight) >= MaxInFlight {
+		return 0, nil, fmt.Errorf("%d calls are in flight: wait for one: %w", len(c.inFlight), ErrBusy)
 	}
 	for {
 		c.last = (c.last + 1) & 0xffffff
-		if c.last != 0 && c.flight[c.last] == nil {
+		if c.last != 0 && c.inFlight[c.last] == nil {
 			call := &pending{ordinal: ordinal, answer: make(chan []byte, 1)}
-			c.flight[c.last] = call
+			c.inFlight[c.last] = call
 			return c.last, call, nil
 		}
 	}
@@ -177,10 +177,10 @@ const MaxInFlight = 256
 func (c *Client) forget(number uint32, call *pending) bool {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.flight[number] != call {
+	if c.inFlight[number] != call {
 		return false
 	}
-	delete(c.flight, number)
+	delete(c.inFlight, number)
 	return true
 }
 
@@ -197,41 +197,41 @@ func (c *Client) Call(ctx context.Context, what *Message, request, reply Body) e
 	}
 	if err != nil {
 		c.forget(number, call)
-		return unsent(err)
+		return notSentError(err)
 	}
 	c.counters.calls.Add(1)
 	select {
 	case answer, ok := <-call.answer:
 		if !ok {
-			return &Ended{Err: c.ending(), MayRepeat: what.Idempotent}
+			return &Ended{Err: c.endError(), MayRepeat: what.Idempotent}
 		}
-		return read(answer, what, reply)
+		return decodeAnswer(answer, what, reply)
 	case <-ctx.Done():
 		if c.forget(number, call) {
 			// Notify the server if there is room; an answer that arrives anyway is counted as late.
 			if cancel, err := Encode(nil, KindCancel, what.Ordinal, number, nil); err == nil {
-				_ = c.port.Send(now, cancel)
+				_ = c.port.Send(expiredContext, cancel)
 			}
 		}
 		return fmt.Errorf("%s: no answer came in time; the call may have been served: %w", what.Name, ctx.Err())
 	}
 }
 
-// now is an expired context, for operations that must not wait.
-var now = func() context.Context {
+// expiredContext has ended already, for operations that must not wait.
+var expiredContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-func (c *Client) ending() error {
+func (c *Client) endError() error {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return c.err
 }
 
-// unsent returns the error of a message that was not sent: Ended, unless a limit or the context caused it.
-func unsent(err error) error {
+// notSentError returns the error of a message that was not sent: Ended, unless a limit or the context caused it.
+func notSentError(err error) error {
 	var limit *OverLimit
 	if errors.As(err, &limit) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return err
@@ -239,7 +239,7 @@ func unsent(err error) error {
 	return &Ended{Err: err, MayRepeat: true}
 }
 
-func read(answer []byte, what *Message, reply Body) error {
+func decodeAnswer(answer []byte, what *Message, reply Body) error {
 	head, view, err := parse(answer)
 	if err != nil {
 		return err
@@ -283,7 +283,7 @@ func tell(ctx context.Context, port Port, what *Message, body Body) error {
 		err = send(ctx, port, message)
 	}
 	if err != nil {
-		return unsent(err)
+		return notSentError(err)
 	}
 	return nil
 }

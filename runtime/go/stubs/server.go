@@ -79,7 +79,7 @@ func (r *Request) fault(fault Fault) {
 }
 
 func (r *Request) send(kind Kind, body Body) {
-	if r.server == nil || !r.server.finished(r.head.number) {
+	if r.server == nil || !r.server.remove(r.head.number) {
 		return
 	}
 	message, err := Encode(nil, kind, r.head.ordinal, r.head.number, body)
@@ -147,11 +147,11 @@ func (s *Server) Serve(ctx context.Context) error {
 			return err
 		}
 		buffer = message
-		s.take(ctx, message, &calls)
+		s.dispatch(ctx, message, &calls)
 	}
 }
 
-func (s *Server) take(ctx context.Context, message []byte, calls *sync.WaitGroup) {
+func (s *Server) dispatch(ctx context.Context, message []byte, calls *sync.WaitGroup) {
 	head, view, err := parse(message)
 	if err != nil {
 		s.counters.malformed.Add(1)
@@ -166,7 +166,7 @@ func (s *Server) take(ctx context.Context, message []byte, calls *sync.WaitGroup
 		s.counters.calls.Add(1)
 		call, cancel := context.WithCancel(ctx)
 		request.ctx = call
-		if !s.begin(head, cancel) {
+		if !s.register(head, cancel) {
 			cancel()
 			return
 		}
@@ -188,9 +188,9 @@ func (s *Server) take(ctx context.Context, message []byte, calls *sync.WaitGroup
 	}
 }
 
-// begin records a call as outstanding. It answers a call beyond the limit with a fault, and ignores one whose
+// register records a call as outstanding. It answers a call beyond the limit with a fault, and ignores one whose
 // number is in use.
-func (s *Server) begin(head header, cancel context.CancelFunc) bool {
+func (s *Server) register(head header, cancel context.CancelFunc) bool {
 	s.mutex.Lock()
 	if head.number == 0 || s.outstanding[head.number] != nil {
 		s.mutex.Unlock()
@@ -216,8 +216,8 @@ func (s *Server) cancel(number uint32) {
 	}
 }
 
-// finished removes a call, and reports whether it was outstanding.
-func (s *Server) finished(number uint32) bool {
+// remove removes a call, and reports whether it was outstanding.
+func (s *Server) remove(number uint32) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.outstanding[number] == nil {

@@ -21,7 +21,7 @@ import (
 // patience is a timeout longer than anything here takes.
 const patience = 60 * time.Second
 
-func soon(t testing.TB) context.Context {
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
@@ -91,7 +91,7 @@ func TestOverLimits(t *testing.T) {
 }
 
 // Lengths that are negative or wrap around as a 32-bit int are refused: no message has room for them.
-func TestNumbersOfMoreThan31Bits(t *testing.T) {
+func TestLengthsBeyond31Bits(t *testing.T) {
 	list := func(start, count uint32) []byte {
 		// The header with a body of two words, and an entry: name, then points, which have 12 bytes each.
 		message := binary.LittleEndian.AppendUint64(nil, 1<<32|3<<16|1)
@@ -195,19 +195,19 @@ func (p *port) Close() error {
 	return nil
 }
 
-// slow serves a call that waits until it is cancelled, and one that answers.
-type slow struct {
+// slowHandler serves a call that waits until it is cancelled, and one that answers.
+type slowHandler struct {
 	growth.GrowthHandler
 	cancelled chan struct{}
 }
 
-func (s *slow) Number(ctx context.Context) (growth.GrowthNumberReply, error) {
+func (s *slowHandler) Number(ctx context.Context) (growth.GrowthNumberReply, error) {
 	<-ctx.Done()
 	s.cancelled <- struct{}{}
 	return growth.GrowthNumberReply{}, nil
 }
 
-func (s *slow) Look(_ context.Context, note growth.Note, detail bool) (growth.GrowthLookReply, error) {
+func (s *slowHandler) Look(_ context.Context, note growth.Note, detail bool) (growth.GrowthLookReply, error) {
 	if detail {
 		return growth.GrowthLookReply{}, stubs.ErrUnserved
 	}
@@ -215,14 +215,14 @@ func (s *slow) Look(_ context.Context, note growth.Note, detail bool) (growth.Gr
 	return growth.GrowthLookReply{Note: note}, nil
 }
 
-// serving serves at one end; it returns a client at the other, and a channel with the result of Serve.
-func serving(t *testing.T, near, far stubs.Port, handler *slow) (*growth.GrowthClient, <-chan error) {
+// startServer serves at one end; it returns a client at the other, and a channel with the result of Serve.
+func startServer(t *testing.T, near, far stubs.Port, handler *slowHandler) (*growth.GrowthClient, <-chan error) {
 	server, err := growth.NewGrowthServer(far, handler)
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(soon(t)) }()
+	go func() { served <- server.Serve(testContext(t)) }()
 	client, err := growth.NewGrowthClient(near, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -232,23 +232,23 @@ func serving(t *testing.T, near, far stubs.Port, handler *slow) (*growth.GrowthC
 
 func TestCallsThatFail(t *testing.T) {
 	near, far := ports()
-	handler := &slow{cancelled: make(chan struct{}, 300)}
-	client, served := serving(t, near, far, handler)
-	short, cancel := context.WithTimeout(soon(t), 5*time.Millisecond)
+	handler := &slowHandler{cancelled: make(chan struct{}, 300)}
+	client, served := startServer(t, near, far, handler)
+	short, cancel := context.WithTimeout(testContext(t), 5*time.Millisecond)
 	defer cancel()
 	if _, err := client.Number(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 	<-handler.cancelled
-	if _, err := client.Look(soon(t), growth.Note{}, true); !errors.Is(err, stubs.ErrUnserved) {
+	if _, err := client.Look(testContext(t), growth.Note{}, true); !errors.Is(err, stubs.ErrUnserved) {
 		t.Error(err)
 	}
-	if _, err := client.Look(soon(t), growth.Note{}, false); !errors.Is(err, stubs.ErrAnswerTooLong) {
+	if _, err := client.Look(testContext(t), growth.Note{}, false); !errors.Is(err, stubs.ErrAnswerTooLong) {
 		t.Error(err)
 	}
 	// Exceed the maximum number of calls in flight.
 	var calls sync.WaitGroup
-	all, stop := context.WithCancel(soon(t))
+	all, stop := context.WithCancel(testContext(t))
 	busy := make(chan error, stubs.MaxInFlight+1)
 	for i := 0; i <= stubs.MaxInFlight; i++ {
 		calls.Add(1)
@@ -267,7 +267,7 @@ func TestCallsThatFail(t *testing.T) {
 	var ended *stubs.Ended
 	pending := make(chan error, 1)
 	go func() {
-		_, err := client.Number(soon(t))
+		_, err := client.Number(testContext(t))
 		pending <- err
 	}()
 	near.Close()
@@ -277,20 +277,20 @@ func TestCallsThatFail(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	if _, err := client.Number(soon(t)); !errors.As(err, &ended) || !ended.MayRepeat {
+	if _, err := client.Number(testContext(t)); !errors.As(err, &ended) || !ended.MayRepeat {
 		t.Error(err)
 	}
 }
 
-// ended is a port whose sends detect the end of the channel before its receives do.
-type ended struct{ *port }
+// endedPort is a port whose sends detect the end of the channel before its receives do.
+type endedPort struct{ *port }
 
-func (e ended) Send(context.Context, []byte) error { return io.EOF }
+func (e endedPort) Send(context.Context, []byte) error { return io.EOF }
 
-func TestAnEndThatAnAnswerFindsIsNoError(t *testing.T) {
+func TestEndFoundByAnswerIsNoError(t *testing.T) {
 	near, far := ports()
-	client, served := serving(t, near, ended{far}, &slow{})
-	calling, stop := context.WithCancel(soon(t))
+	client, served := startServer(t, near, endedPort{far}, &slowHandler{})
+	calling, stop := context.WithCancel(testContext(t))
 	defer stop()
 	go client.Look(calling, growth.Note{}, true)
 	if err := <-served; err != nil {

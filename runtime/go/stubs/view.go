@@ -21,15 +21,15 @@ func (e *Malformed) Error() string {
 	return fmt.Sprintf("the message was refused: %s at byte %d", e.What, e.At)
 }
 
-// reading is a message being decoded: its first error, and a budget of bytes that may still be decoded. The
+// decodeState is that of a message being decoded: its first error, and a budget of bytes that may still be decoded. The
 // budget bounds the cost of short messages whose parts overlap.
-type reading struct {
+type decodeState struct {
 	bytes  []byte
 	budget int
 	err    error
 }
 
-func (r *reading) fail(at int, what string) {
+func (r *decodeState) fail(at int, what string) {
 	if r.err == nil {
 		r.err = &Malformed{At: at, What: what}
 	}
@@ -39,7 +39,7 @@ func (r *reading) fail(at int, what string) {
 // methods; offsets are bytes from the start of the object. Fields beyond the end of the object, which an
 // older peer does not send, read as zero. The first error is sticky: everything after it reads as zero.
 type View struct {
-	r     *reading
+	r     *decodeState
 	start int
 	bytes int
 }
@@ -62,7 +62,7 @@ func parse(message []byte) (header, View, error) {
 	if headerBytes+int(head.words)*8 > len(message) {
 		return header{}, View{}, &Malformed{At: 2, What: "a body that is longer than the message"}
 	}
-	r := &reading{bytes: message, budget: len(message)}
+	r := &decodeState{bytes: message, budget: len(message)}
 	return head, View{r: r, start: headerBytes, bytes: int(head.words) * 8}, nil
 }
 
@@ -153,17 +153,17 @@ func (v View) Inline(at, bytes int) View {
 	return View{r: v.r, start: v.start + at, bytes: bytes}
 }
 
-// bounded converts a number of the peer to an int, which has 32 bits on some processors. The result is never
+// toInt converts a number of the peer to an int, which has 32 bits on some processors. The result is never
 // negative, and numbers too large for any message stay too large.
-func bounded(number uint32) int {
+func toInt(number uint32) int {
 	if number > maxMessageBytes {
 		return maxMessageBytes
 	}
 	return int(number)
 }
 
-// outside returns an out-of-line object.
-func (v View) outside(at, start, bytes int) View {
+// outOfLine returns an out-of-line object.
+func (v View) outOfLine(at, start, bytes int) View {
 	empty := View{r: v.r}
 	if v.r.err != nil {
 		return empty
@@ -179,11 +179,11 @@ func (v View) outside(at, start, bytes int) View {
 		v.r.fail(v.start+at, "an object that does not lie in the message")
 		return empty
 	}
-	v.spend(bytes)
+	v.charge(bytes)
 	return View{r: v.r, start: start, bytes: bytes}
 }
 
-func (v View) spend(bytes int) {
+func (v View) charge(bytes int) {
 	v.r.budget -= bytes
 	if v.r.budget < 0 {
 		v.r.fail(v.start, "objects that overlap")
@@ -192,7 +192,7 @@ func (v View) spend(bytes int) {
 
 // List returns the elements of a list, and their number.
 func (v View) List(at, each, max int) (View, int) {
-	start, count := bounded(v.U32(at)), bounded(v.U32(at+4))
+	start, count := toInt(v.U32(at)), toInt(v.U32(at+4))
 	if count > max {
 		v.r.fail(v.start+at, fmt.Sprintf("%d elements where up to %d are allowed", v.U32(at+4), max))
 		return View{r: v.r}, 0
@@ -201,10 +201,10 @@ func (v View) List(at, each, max int) (View, int) {
 	if each > 0 && count > maxMessageBytes/each {
 		bytes = maxMessageBytes
 	}
-	list := v.outside(at, start, bytes)
+	list := v.outOfLine(at, start, bytes)
 	if each == 0 {
 		// Elements without bytes are charged to the budget too.
-		v.spend(count)
+		v.charge(count)
 	}
 	if v.r.err != nil {
 		return View{r: v.r}, 0
@@ -214,16 +214,16 @@ func (v View) List(at, each, max int) (View, int) {
 
 // Object returns the fields of an out-of-line struct.
 func (v View) Object(at int) View {
-	start, bytes := bounded(v.U32(at)), bounded(v.U32(at+4))
+	start, bytes := toInt(v.U32(at)), toInt(v.U32(at+4))
 	if bytes%8 != 0 {
 		v.r.fail(v.start+at, "a struct whose length is not a multiple of 8")
 	}
-	return v.outside(at, start, bytes)
+	return v.outOfLine(at, start, bytes)
 }
 
 // Case returns the number of a union's case, and its value.
 func (v View) Case(at int) (uint32, View) {
-	ordinal, bytes, start := v.U32(at), bounded(v.U32(at+4)), v.U64(at+8)
+	ordinal, bytes, start := v.U32(at), toInt(v.U32(at+4)), v.U64(at+8)
 	if ordinal == 0 {
 		v.r.fail(v.start+at, "a union without a case")
 	}
@@ -231,7 +231,7 @@ func (v View) Case(at int) (uint32, View) {
 		v.r.fail(v.start+at, "an object that does not lie in the message")
 		start = 0
 	}
-	return ordinal, v.outside(at, int(start), bytes)
+	return ordinal, v.outOfLine(at, int(start), bytes)
 }
 
 // Exactly fails unless the object has the given length.

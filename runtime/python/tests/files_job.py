@@ -11,13 +11,13 @@ from tombolo.files import BUFFER_BYTES, RawFile
 
 
 def expect(what, actual, expected):
-    """What ends this program where something is not as it should be."""
+    """Exits the program if a value is not the expected one."""
     if actual != expected:
         raise SystemExit(f"{what}: {actual!r}, not {expected!r}")
 
 
 def expect_raises(kind, attempt, *words):
-    """The same for what should fail, as Python's own exception too."""
+    """Exits the program if `attempt` does not raise `kind` with the words in its text."""
     try:
         attempt()
     except kind as error:
@@ -27,18 +27,18 @@ def expect_raises(kind, attempt, *words):
 
 
 def pattern(length):
-    """Bytes of which each says where it is."""
+    """Returns test bytes that depend on their position."""
     return bytes((at * 31 ^ at >> 8) & 0xFF for at in range(length))
 
 
 def read_all(files, path):
-    """All bytes of a file."""
+    """Returns all bytes of a file."""
     with files.open(path, "rb") as file:
         return file.read()
 
 
 def look(files):
-    """What is there."""
+    """Lists, and attributes of files."""
     expect("granted", files.granted(), ["data/", "out/"])
     names = [(entry.name, entry.is_folder) for entry in files.list("data")]
     expect("list", names, [("below", True), ("hello", False), ("île", False)])
@@ -68,26 +68,26 @@ def read(files):
 
 
 def write(files):
-    """More than all buffers hold, in pieces and at once; and read again."""
-    whole = pattern(3 * BUFFER_BYTES + 77)
+    """Writes more than all buffers hold, in parts and at once, and reads it again."""
+    content = pattern(3 * BUFFER_BYTES + 77)
     with files.open("out/large", "wb") as out:
-        expect("at once", out.write(whole[:1000]), 1000)
-        out.write(memoryview(whole)[1000:])
+        expect("at once", out.write(content[:1000]), 1000)
+        out.write(memoryview(content)[1000:])
     with files.open("out/large", "rb") as again:
         assert isinstance(again, io.BufferedReader)
-        assert again.read() == whole, "what was written is read"
+        assert again.read() == content, "what was written is read"
         again.seek(BUFFER_BYTES - 5)
-        expect("across a buffer", again.read(10), whole[BUFFER_BYTES - 5 : BUFFER_BYTES + 5])
+        expect("across a buffer", again.read(10), content[BUFFER_BYTES - 5 : BUFFER_BYTES + 5])
     with files.open("out/large", "r+b") as both:
         both.seek(10)
         both.write(b"changed")
         both.seek(8)
-        expect("read behind it", both.read(11), whole[8:10] + b"changed" + whole[17:19])
+        expect("read behind it", both.read(11), content[8:10] + b"changed" + content[17:19])
         expect("cut", both.truncate(100), 100)
     expect("its length", files.stat("out/large").length, 100)
     with files.open("out/large", "ab") as more:
         more.write(b"more")
-    expect("added", read_all(files, "out/large")[-6:], whole[98:100] + b"more")
+    expect("added", read_all(files, "out/large")[-6:], content[98:100] + b"more")
     with files.open("out/text", "x") as text:
         print("größte Insel", file=text)
     expect("text", read_all(files, "out/text"), "größte Insel\n".encode())
@@ -99,7 +99,7 @@ def write(files):
 
 
 def bring(files):
-    """Maps: looked at where they are, changed and written back."""
+    """Maps: read in place, changed and written back."""
     numbers = list(range(1000))
     with files.open("out/numbers", "wb") as out:
         out.write(b"".join(number.to_bytes(4, "little") for number in numbers))
@@ -128,7 +128,7 @@ def bring(files):
 
 
 def refusals(files):
-    """What cannot be, by Python's own names too."""
+    """Refused operations, some of them with Python's own exceptions."""
     expect_raises(FileNotFoundError, lambda: files.open("data/none"), "data/none", "no such file")
     expect_raises(PermissionError, lambda: files.open("data/hello", "w"), "for reading only")
     expect_raises(PermissionError, lambda: files.open("secret"), "not granted")
@@ -146,19 +146,19 @@ def refusals(files):
 
 
 def main():
-    """All of it."""
+    """Runs every part."""
     domain = tombolo.attach()
     files = domain.files()
     for part in (look, read, write, bring, refusals):
         part(files)
         print(part.__name__, flush=True)
     small = domain.files(buffer_bytes=4096, buffers=2, timeout=30)
-    write_again = pattern(100_000)
+    small_content = pattern(100_000)
     with small.open("out/small", "wb") as out:
-        out.write(write_again)
-    assert read_all(small, "out/small") == write_again, "through little memory"
+        out.write(small_content)
+    assert read_all(small, "out/small") == small_content, "through little memory"
     for name in ("large", "text", "numbers", "small"):
-        # There is no way to remove one from here; the test does.
+        # Files cannot be removed from here; the test removes them.
         with small.open(f"out/{name}", "wb"):
             pass
     print("all of it on", domain.node_name, os.uname().machine)

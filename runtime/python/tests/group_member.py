@@ -14,13 +14,13 @@ LAST_WORDS = 40
 
 
 def message(number):
-    """Its number, and bytes that follow from it. Every seventh is of several chunks."""
+    """Returns the message with a number: the number and bytes derived from it. Every seventh has several chunks."""
     length = 3000 if number % 7 == 0 else 8 + number % 90
     return number.to_bytes(8, "little") + bytes([number & 0xFF]) * (length - 8)
 
 
 class Audience:
-    """Takes what comes."""
+    """Received messages of each source, and members that joined or died."""
 
     def __init__(self, total):
         self.total = total
@@ -73,12 +73,12 @@ def main(name, parties, count, order):
         if count == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-        def heard():
+        def is_complete():
             done = sum(last == count for member, last in audience.last.items() if member != group.id)
             own = not audience.total or audience.last.get(group.id) == count
             return audience.died > 0 and done >= parties - 2 and own
 
-        while not heard():
+        while not is_complete():
             audience.take(group.recv(PATIENCE))
         group.flush(PATIENCE)
         for source, (number, value) in audience.took.items():

@@ -1,4 +1,4 @@
-"""Rights that go along with messages: copied, moved, several, none; and those that are refused."""
+"""Rights in messages: copied, moved, several, none; and those that are refused."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from tombolo import Right, Rights
 
 PATIENCE = 100.0
 LENGTH = 8192
-#: Calls that are refused, of each client.
+#: Number of refused calls of each client.
 REFUSED = 4
 
 
 def expect(what, actual, expected):
-    """What ends a program whose peer did not say what it should."""
+    """Exits the program if the peer did not send the expected value."""
     if actual != expected:
         raise SystemExit(f"{what}: {actual!r}, not {expected!r}")
 
 
 def pattern(seed):
-    """What is written at a place, so that every byte of it says where it is."""
+    """Returns test bytes that depend on their position."""
     return bytes((at * 31 ^ at >> 8 ^ seed) & 0xFF for at in range(LENGTH))
 
 
-def total(capability):
-    """All bytes of memory, added up."""
+def byte_sum(capability):
+    """Returns the sum of all bytes of the memory."""
     with capability.map(Rights.READ) as mapping:
         return sum(mapping.read())
 
@@ -34,40 +34,40 @@ def serve(rights, domain, channel):
     class Adder(rights.RightsHandler):
         def __init__(self):
             self.client = channel.far_end
-            self.told = None
+            self.notice = None
 
         def _add(self, right):
             with domain.accept(self.client, right) as capability:
-                return total(capability)
+                return byte_sum(capability)
 
         def pass_(self, endpoint, region, any, parts):
-            # With this program's own right to it the region would go, were there not the one that goes back.
+            # The region outlives this program's right because a copy of the right goes back.
             with domain.accept(self.client, region) as taken:
-                number = total(taken)
+                number = byte_sum(taken)
                 for right in [any, *parts]:
                     number += 0 if right is None else self._add(right)
                 back = tombolo.Capability.copy_to(taken, self.client, Rights.READ)
-            self.told = endpoint, number
+            self.notice = endpoint, number
             return rights.RightsPassReply(number, back)
 
     handler = Adder()
     with rights.RightsServer(channel, handler) as server:
         try:
             while server.serve_one(PATIENCE):
-                if handler.told is not None:
-                    endpoint, number = handler.told
-                    handler.told = None
-                    with domain.connect_to(endpoint, timeout=PATIENCE) as listening:
-                        listening.send(number.to_bytes(8, "little"), PATIENCE)
+                if handler.notice is not None:
+                    endpoint, number = handler.notice
+                    handler.notice = None
+                    with domain.connect_to(endpoint, timeout=PATIENCE) as channel_back:
+                        channel_back.send(number.to_bytes(8, "little"), PATIENCE)
         except tombolo.PeerGone:
             pass
         expect("calls that were refused", server.counts["refused"], REFUSED)
 
 
 def call(rights, domain, name, window):
-    """Calls one server. Memory is in the window of that node, or of the kernel."""
+    """Calls one server. The memory is in the window of node `window`, or of this kernel if None."""
 
-    def filled(seed):
+    def create_filled(seed):
         region = domain.create_region(LENGTH, node=window, window=window is not None)
         with region.map() as mapping:
             mapping.write(0, pattern(seed))
@@ -79,46 +79,46 @@ def call(rights, domain, name, window):
         def ask(region, any=None, parts=()):
             return client.pass_(endpoint, region, any, parts, timeout=PATIENCE)
 
-        def refused(what, *words):
+        def expect_refused(what, *words):
             try:
                 ask(*words)
             except tombolo.RightRefused:
                 return
             raise SystemExit(f"{what} was not refused")
 
-        lent = filled(1)
+        lent = create_filled(1)
         half = lent.derive((LENGTH // 2, LENGTH // 2), Rights.READ | Rights.GRANT)
         for with_any, count in ((True, 4), (False, 0), (False, 1)):
-            region = filled(2).move_to(server)
+            region = create_filled(2).move_to(server)
             any = tombolo.Capability.copy_to(lent, server, Rights.READ) if with_any else None
             parts = [half.copy_to(server, Rights.READ) for _ in range(count)]
             expected = sum(pattern(2)) + with_any * sum(pattern(1)) + count * sum(pattern(1)[LENGTH // 2 :])
             reply = ask(region, any, parts)
             expect("the sum", reply.sum, expected)
             with domain.accept(server, reply.back) as back:
-                expect("what came back", (total(back), back.rights), (sum(pattern(2)), Rights.READ))
-            with listener.accept(PATIENCE) as told:
-                expect("what the endpoint was told", told.receive(PATIENCE), expected.to_bytes(8, "little"))
-        refused("a right that was taken up", region)
-        returned = filled(3).move_to(server)
+                expect("what came back", (byte_sum(back), back.rights), (sum(pattern(2)), Rights.READ))
+            with listener.accept(PATIENCE) as channel:
+                expect("what the endpoint was told", channel.receive(PATIENCE), expected.to_bytes(8, "little"))
+        expect_refused("a right that was taken up", region)
+        returned = create_filled(3).move_to(server)
         with domain.take_back(returned) as fresh:
-            refused("a right that was taken back", returned)
-            refused("a right that was never granted", Right(fresh.id, 2, True))
+            expect_refused("a right that was taken back", returned)
+            expect_refused("a right that was never granted", Right(fresh.id, 2, True))
         revoked = half.copy_to(server, Rights.READ)
         half.revoke(PATIENCE)
-        refused("a right that was revoked", filled(4).move_to(server), revoked)
+        expect_refused("a right that was revoked", create_filled(4).move_to(server), revoked)
         half.close()
         lent.close()
 
 
 BUFFER_BYTES = 65536
 LENGTHS = (8, 4096, BUFFER_BYTES - 8, BUFFER_BYTES)
-#: Calls that are refused, of each client that passes buffers.
+#: Number of refused calls of each client that passes buffers.
 REFUSED_BUFFERS = 3
 
 
 def content(seed, length):
-    """What is written to a buffer."""
+    """Returns test bytes of a buffer."""
     return bytes((at * 31 ^ at >> 8 ^ seed) & 0xFF for at in range(length))
 
 
@@ -149,12 +149,12 @@ def serve_buffers(rights, domain, channel):
 
 
 def call_buffers(rights, domain, name, window):
-    """Calls one server. The pool is in the window of that node, or in memory of the kernel."""
+    """Calls one server. The pool is in the window of node `window`, or in memory of this kernel if None."""
     channel = domain.connect(name, interface_hash=rights.BuffersClient.INTERFACE.hash, timeout=PATIENCE)
     pool = domain.create_pool(BUFFER_BYTES, 6, reachable_from=window)
     transfers = channel.open_bulk(domain, [pool], timeout=PATIENCE)
 
-    def filled(seed, length):
+    def create_filled(seed, length):
         buffer = pool.take()
         buffer.write(content(seed, length))
         buffer.set_part(0, length)
@@ -162,7 +162,7 @@ def call_buffers(rights, domain, name, window):
 
     with rights.BuffersClient(channel, timeout=PATIENCE) as client:
 
-        def refused(what, right):
+        def expect_refused(what, right):
             try:
                 client.pass_([right], None)
             except tombolo.RightRefused:
@@ -171,8 +171,8 @@ def call_buffers(rights, domain, name, window):
 
         for count in (0, 1, 4, 2, 4, 4):
             expected = sum(content(9, 128)) + sum(sum(content(seed, LENGTHS[seed])) for seed in range(count))
-            given = transfers.move_to([filled(seed, LENGTHS[seed]) for seed in range(count)]) if count else []
-            lent, kept = transfers.share(filled(9, 128))
+            given = transfers.move_to([create_filled(seed, LENGTHS[seed]) for seed in range(count)]) if count else []
+            lent, kept = transfers.share(create_filled(9, 128))
             reply = client.pass_(given, lent)
             expect("the sum", reply.sum, expected)
             expect("whether one came back", reply.back is not None, count > 0)
@@ -182,9 +182,9 @@ def call_buffers(rights, domain, name, window):
                 back.close()
                 claimed = given[0]
             kept.close()
-        refused("a buffer that was claimed", claimed)
-        refused("a buffer that was never sent", claimed._replace(object=claimed.object ^ 0x40000000))
-        lent, kept = transfers.share(filled(1, 64))
-        refused("a buffer that was lent", lent.given_away())
+        expect_refused("a buffer that was claimed", claimed)
+        expect_refused("a buffer that was never sent", claimed._replace(object=claimed.object ^ 0x40000000))
+        lent, kept = transfers.share(create_filled(1, 64))
+        expect_refused("a buffer that was lent", lent.given_away())
         kept.close()
     transfers.close()

@@ -1,22 +1,22 @@
-"""``peer.py``: another program, which does what it reads line by line, each a statement or an expression in JSON, and answers with
-what came of it: ``repr`` of a value, or the class of an exception and its text."""
+"""``peer.py``: executes the statements and expressions that it reads, one in JSON per line, and answers each with the ``repr`` of its
+value, or the class of its exception and its text."""
 
 import json
 import sys
 
 import tombolo
 
-known = {"tombolo": tombolo, "domain": tombolo.attach()}
+names = {"tombolo": tombolo, "domain": tombolo.attach()}
 for line in sys.stdin:
     code = json.loads(line)
     try:
         try:
             compiled = compile(code, "peer", "eval")
         except SyntaxError:
-            exec(compile(code, "peer", "exec"), known)
+            exec(compile(code, "peer", "exec"), names)
             answer = ["value", "None"]
         else:
-            answer = ["value", repr(eval(compiled, known))]
-    except Exception as error:  # noqa: BLE001 - told to whoever asked
+            answer = ["value", repr(eval(compiled, names))]
+    except Exception as error:  # noqa: BLE001 - sent to the caller
         answer = [type(error).__name__, str(error)]
     print(json.dumps(answer), flush=True)

@@ -1,4 +1,4 @@
-"""What tests have in common: the machine that they run on, and threads that end."""
+"""Shared by the tests: the machine that they run on, threads with a result, and a peer program."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def _optional(name: str) -> Any:
         return None
 
 
-#: What the package works with and does not need; None where it is not installed.
+#: Optional libraries; None where not installed.
 numpy = _optional("numpy")
 pyarrow = _optional("pyarrow")
 
 
 def without(name: str) -> str:
-    """Why a test is skipped."""
+    """Returns the reason for which a test is skipped."""
     return f"{name} is not installed"
 
 
-#: How long anything may take on a machine that is busy with other things, in seconds.
+#: Timeout in seconds that no operation reaches, even on a busy machine.
 PATIENCE = 60.0
 
 _domain: tombolo.Domain | None = None
@@ -39,7 +39,7 @@ _numbers = iter(range(1, 1_000_000))
 
 
 def domain() -> tombolo.Domain:
-    """This program as a domain of the machine that ``TOMBOLO_MACHINE`` names."""
+    """Returns this program's domain on the machine that ``TOMBOLO_MACHINE`` names."""
     global _domain
     if _domain is None:
         _domain = tombolo.attach()
@@ -47,12 +47,12 @@ def domain() -> tombolo.Domain:
 
 
 def fresh_name(prefix: str) -> str:
-    """A name that no other test has."""
+    """Returns a name that no other test uses."""
     return f"{prefix}-{domain().id:x}-{next(_numbers)}"
 
 
 def pair(**options: Any) -> tuple[tombolo.Channel, tombolo.Channel]:
-    """Both ends of a channel: who connected, and who accepted."""
+    """Returns both ends of a channel: the connecting one and the accepting one."""
     name = fresh_name("pair")
     slot_bytes = options.get("slot_bytes")
     interface_hash = options.get("interface_hash", 0)
@@ -62,20 +62,20 @@ def pair(**options: Any) -> tuple[tombolo.Channel, tombolo.Channel]:
         return connected, accepting.result()
 
 
-def eventually(attempt: Callable[[], Any], until_not: type[BaseException]) -> Any:
-    """What `attempt` returns once it does not raise that: what others have let go the monitor learns a moment later."""
+def eventually(attempt: Callable[[], Any], retried: type[BaseException]) -> Any:
+    """Repeats `attempt` while it raises `retried`, as the monitor learns of releases by others with a delay; returns its result."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
             return attempt()
-        except until_not:
+        except retried:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
 
 
 def eventually_raises(error: type[BaseException], attempt: Callable[[], Any]) -> None:
-    """Waits until `attempt` raises that: of what has died the monitor learns a moment later."""
+    """Repeats `attempt` until it raises `error`, as the monitor learns of deaths with a delay."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
@@ -87,16 +87,16 @@ def eventually_raises(error: type[BaseException], attempt: Callable[[], Any]) ->
 
 
 class Task:
-    """A function in a thread of its own, with what became of it."""
+    """Runs a function in its own thread and keeps its result or exception."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
-        self._outcome: Any = None
+        self._result: Any = None
         self._error: BaseException | None = None
 
         def run() -> None:
             try:
-                self._outcome = function()
-            except BaseException as error:  # noqa: BLE001 - told to whoever asks for the result
+                self._result = function()
+            except BaseException as error:  # noqa: BLE001 - raised again by result()
                 self._error = error
 
         self._thread = threading.Thread(target=run, daemon=True)
@@ -111,11 +111,11 @@ class Task:
             raise AssertionError("the thread does not end")
         if self._error is not None:
             raise self._error
-        return self._outcome
+        return self._result
 
 
 class Peer:
-    """Another program of the same machine, which does what it is told: see ``peer.py``."""
+    """Another program of the same machine that executes code sent to it: see ``peer.py``."""
 
     def __init__(self) -> None:
         program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer.py")
@@ -128,11 +128,11 @@ class Peer:
             raise
 
     def start(self, code: str) -> None:
-        """Tells it something that takes until this program does its part."""
+        """Sends code without waiting for its answer, because it needs this program's part to finish."""
         print(json.dumps(code), file=self._child.stdin, flush=True)
 
     def answer(self) -> str:
-        """What came of what was started: a value's ``repr``, or the name of an exception."""
+        """Waits for the answer to `start`: a value's ``repr``, or the name of an exception."""
         line = self._child.stdout.readline()
         if not line:
             raise AssertionError("the peer is gone")

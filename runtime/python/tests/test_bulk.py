@@ -1,4 +1,4 @@
-"""Pools, and buffers that go from program to program."""
+"""Pools, and transfers of buffers between programs."""
 
 import asyncio
 import ctypes
@@ -17,7 +17,7 @@ LENGTH = 64 * 1024
 
 
 class Pair:
-    """A bulk channel to another program, whose end is called `bulk` there, and a pool of this program that is on it."""
+    """A bulk channel to a peer, which calls its end `bulk`, and an assigned pool of this program."""
 
     def __init__(self, peer, trust="full", count=4, **options):
         name = fresh_name("bulk")
@@ -48,7 +48,7 @@ class Transfers(unittest.TestCase):
     def tearDownClass(cls):
         cls.peer.kill()
 
-    def test_a_moved_buffer_is_the_others(self):
+    def test_moved_buffer_belongs_to_the_receiver(self):
         for trust in ("full", "none"):
             with self.subTest(trust), Pair(self.peer, trust) as (bulk, pool):
                 buffer = pool.take()
@@ -63,7 +63,7 @@ class Transfers(unittest.TestCase):
                 self.assertEqual(self.peer("a.kind, a.metadata, a.count, a.pool"), "('moved', b'number 1', 1, None)")
                 self.assertEqual(self.peer("a.buffer.read(0, 16)"), repr(b"\0\0\0what is moved"))
                 self.assertEqual(pool.counts, Counts(3, 0, 0, 0, 1))
-                # It is changed there, and comes back.
+                # The peer changes it and moves it back.
                 self.peer("a.buffer.write(b'WHAT', 3); bulk.move_to(a.buffer)")
                 back = bulk.recv(PATIENCE).buffer
                 self.assertEqual(back.read(0, 16), b"\0\0\0WHAT is moved")
@@ -99,7 +99,7 @@ class Transfers(unittest.TestCase):
                 self.assertEqual(pool.counts.free, 4)
                 self.peer("del a, pool; bulk.close()")
 
-    def test_what_is_dropped_there_comes_back(self):
+    def test_buffers_dropped_by_the_peer_are_returned(self):
         with Pair(self.peer) as (bulk, pool):
             bulk.move_to(pool.take())
             shared = bulk.share(pool.take())
@@ -128,7 +128,7 @@ class Transfers(unittest.TestCase):
             self.assertRaises(tombolo.InvalidArgument, bulk.pass_to, [pool.take(), pool.take()])
             self.peer("del pool, a; bulk.close()")
 
-    def test_several_pieces_go_together_or_not_at_all(self):
+    def test_several_buffers_are_sent_atomically(self):
         for trust in ("full", "none"):
             with self.subTest(trust), Pair(self.peer, trust, 5) as (bulk, pool):
                 pieces = [pool.copy(bytes([number]) * 3) for number in range(3)]
@@ -148,7 +148,7 @@ class Transfers(unittest.TestCase):
                 self.assertRaises(TypeError, bulk.move_to, [b"no buffer"])
                 self.peer("bulk.recv(60); del pool; bulk.close()")
 
-    def test_what_is_looked_at_is_not_sent(self):
+    def test_buffer_with_open_views_is_not_sent(self):
         for trust in ("full", "none"):
             with self.subTest(trust), Pair(self.peer, trust) as (bulk, pool):
                 buffer = pool.take()
@@ -170,7 +170,7 @@ class Transfers(unittest.TestCase):
                 self.assertEqual(bulk.recv(PATIENCE).buffer.read(0, 5), b"First")
                 self.peer("del b, v, pool; bulk.close()")
 
-    def test_without_trust_what_was_sent_cannot_be_changed(self):
+    def test_without_trust_sent_buffers_are_sealed(self):
         with Pair(self.peer, "none") as (bulk, pool):
             buffer = pool.copy(b"as it was")
             with buffer.view("uint8", writable=False) as fixed:
@@ -180,8 +180,8 @@ class Transfers(unittest.TestCase):
             # The page is read-only for every holder, however it is reached.
             self.assertTrue(memoryview(shared).readonly)
             self.assertEqual(self.peer("bytes(b)"), "b'as it was'")
-            # A moved one that is looked at to be read keeps its place until it is written to, which is
-            # refused meanwhile.
+            # A moved buffer with a read-only view keeps its page until it is written to, which is refused
+            # while the view is open.
             bulk.move_to(pool.copy(b"sealed"))
             self.peer("m = bulk.recv(60).buffer; v = m.view('uint8', writable=False)")
             self.assertEqual(self.peer("memoryview(m)"), "Exported")
@@ -191,7 +191,7 @@ class Transfers(unittest.TestCase):
             self.assertEqual(self.peer("bytes(m)"), "b'SEaled'")
             self.peer("w.release(); del b, m, v, w, pool; bulk.close()")
 
-    def test_pools_are_taken_declined_and_taken_off(self):
+    def test_pools_are_taken_declined_and_unassigned(self):
         name = fresh_name("asked")
         with domain().export_bulk(name, ask=True, max_pools=2) as listener:
             self.peer.start(f"bulk = domain.connect_bulk({name!r}, timeout=60)")
@@ -216,7 +216,7 @@ class Transfers(unittest.TestCase):
             bulk.close()
             self.peer("del pool; bulk.close()")
 
-    def test_ranks_of_a_job_move_buffers_of_a_pool_that_both_reach(self):
+    def test_ranks_of_a_job_move_buffers_of_a_shared_pool(self):
         job = "bulk-job-of-tests"
         self.peer(f"import os; os.environ.update(TOMBOLO_RANK='1', TOMBOLO_SIZE='2', TOMBOLO_JOB={job!r})")
         self.peer.start("bulk = domain.job().bulk_channel_to(0)")
@@ -233,7 +233,7 @@ class Transfers(unittest.TestCase):
             self.assertEqual(len(pool), 2)
         self.peer("del pool; bulk.close()")
 
-    def test_one_pool_on_a_second_channel_and_several_on_one(self):
+    def test_pool_on_two_channels_and_two_pools_on_one(self):
         with Peer() as other, Pair(self.peer) as (bulk, pool):
             second = domain().create_pool(128, 1)
             self.peer.start("second = bulk.recv_pool(60)")
@@ -242,7 +242,7 @@ class Transfers(unittest.TestCase):
             self.assertRaises(tombolo.PoolRefused, bulk.assign, second)
             bulk.move_to([pool.copy(b"one"), second.copy(b"two")])
             self.assertEqual(self.peer("[bytes(b) for b in bulk.recv(60).buffers]"), "[b'one', b'two']")
-            # From here over there to a third, without a copy.
+            # From this program through the peer to a third one, without a copy.
             name = fresh_name("chain")
             self.peer.start(f"listener = domain.export_bulk({name!r}); onward = listener.accept_bulk(60)")
             other(f"bulk = domain.connect_bulk({name!r}, timeout=60)")
@@ -258,12 +258,12 @@ class Transfers(unittest.TestCase):
             self.peer("onward.close(); listener.close(); del pool, second; bulk.close()")
 
     def test_a_peer_that_dies_returns_its_buffers(self):
-        with Peer() as mortal, Pair(mortal) as (bulk, pool):
+        with Peer() as mortal_peer, Pair(mortal_peer) as (bulk, pool):
             bulk.move_to(pool.take())
             shared = bulk.share(pool.copy(b"mine"))
-            mortal("a, b = bulk.recv(60), bulk.recv(60)")
+            mortal_peer("a, b = bulk.recv(60), bulk.recv(60)")
             self.assertEqual(pool.counts.away, 1)
-            mortal.kill()
+            mortal_peer.kill()
             with self.assertRaises(tombolo.PeerGone):
                 bulk.recv(PATIENCE)
             self.assertEqual(pool.counts.away, 0)
@@ -272,7 +272,7 @@ class Transfers(unittest.TestCase):
             self.assertRaises((tombolo.PeerGone, tombolo.PoolRefused), bulk.move_to, kept)
             self.assertEqual(len(kept), LENGTH)
 
-    def test_waits_end_and_others_run_meanwhile(self):
+    def test_waits_time_out_and_other_threads_run(self):
         with Pair(self.peer) as (bulk, _pool):
             self.assertRaises(tombolo.WouldBlock, bulk.recv, 0)
             self.assertRaises(tombolo.TimedOut, bulk.recv, 0.01)
@@ -290,7 +290,7 @@ class Transfers(unittest.TestCase):
             self.assertEqual(self.peer.answer(), "None")
             self.peer("del pool, p2; bulk.close()")
 
-    def test_a_full_channel_keeps_what_was_not_sent(self):
+    def test_full_channel_leaves_the_buffer_unsent(self):
         with Pair(self.peer, count=300) as (bulk, pool):
             sent = 0
             buffer = pool.take()
@@ -307,7 +307,7 @@ class Transfers(unittest.TestCase):
             self.assertEqual(self.peer("last.read(0, 4)"), "b'kept'")
             self.peer("del last, pool; bulk.close()")
 
-    def test_an_event_loop_waits_for_arrivals(self):
+    def test_arrivals_can_be_polled(self):
         with Pair(self.peer) as (bulk, pool):
             while bulk.arm():
                 self.assertRaises(tombolo.WouldBlock, bulk.recv, 0)
@@ -321,7 +321,7 @@ class Transfers(unittest.TestCase):
 
             self.peer("del pool; bulk.close()")
 
-    def test_tasks_of_asyncio_send_and_receive_at_once(self):
+    def test_asyncio_tasks_send_and_receive_concurrently(self):
         async def run(bulk, pool):
             channel = tombolo.AsyncBulkChannel(bulk)
             with self.assertRaises(tombolo.TimedOut):
@@ -341,7 +341,7 @@ class Transfers(unittest.TestCase):
                             await asyncio.sleep(0.001)
                     await channel.move_to(buffer, number.to_bytes(2, "little") + bytes(1000), PATIENCE)
 
-            receiving = asyncio.ensure_future(self.numbers(channel, count))
+            receiving = asyncio.ensure_future(self.received_numbers(channel, count))
             await asyncio.sleep(0)
             self.peer.start(f"for _ in range({count}): a = bulk.recv(60); bulk.move_to(a.buffer, a.metadata)")
             await send()
@@ -357,7 +357,7 @@ class Transfers(unittest.TestCase):
             self.assertEqual(self.peer.answer(), "None")
             self.peer("del a, pool; bulk.close()")
 
-    async def numbers(self, channel, count):
+    async def received_numbers(self, channel, count):
         found = []
         for _ in range(count):
             arrival = await channel.recv(PATIENCE)
@@ -388,7 +388,7 @@ class Transfers(unittest.TestCase):
         asyncio.run(run())
 
     @unittest.skipIf(numpy is None, without("numpy"))
-    def test_arrays_go_without_a_copy(self):
+    def test_arrays_are_sent_without_a_copy(self):
         for trust in ("full", "none"):
             with self.subTest(trust), Pair(self.peer, trust) as (bulk, pool):
                 buffer = pool.take()
@@ -413,7 +413,7 @@ class Transfers(unittest.TestCase):
                 self.peer("del f, b, s, pool; import gc; gc.collect(); bulk.close()")
 
     @unittest.skipIf(pyarrow is None, without("pyarrow"))
-    def test_arrow_arrays_come_in_and_go_out(self):
+    def test_arrow_arrays_are_copied_in_and_viewed(self):
         with Pair(self.peer) as (bulk, pool):
             numbers = pyarrow.array([1.5, 2.5], pyarrow.float64())
             buffer = pool.copy(numbers.buffers()[1])
@@ -439,7 +439,7 @@ class Mistakes(unittest.TestCase):
         with domain().export(fresh_name("plain")) as listener:
             self.assertRaises(tombolo.InvalidArgument, listener.accept_bulk, 0)
 
-    def test_a_pool_has_so_many_buffers(self):
+    def test_pool_limits_buffers_and_checks_bounds(self):
         pool = domain().create_pool(128, 2)
         self.assertEqual((len(pool), pool.buffer_bytes, pool.trust, pool.revoked), (2, 128, "full", False))
         first, second = pool.take(), pool.take()
@@ -459,7 +459,7 @@ class Mistakes(unittest.TestCase):
         self.assertRegex(repr(pool), "<tombolo.Pool of 2 buffers of 128 bytes, trust full>")
         self.assertTrue(re.match(r"<tombolo.Buffer \d of 128 bytes>", repr(first)))
 
-    def test_a_buffer_that_nothing_refers_to_is_free(self):
+    def test_unreferenced_buffer_is_freed(self):
         pool = domain().create_pool(64, 1)
         view = memoryview(pool.take())
         self.assertEqual(pool.counts.free, 0)
@@ -469,7 +469,7 @@ class Mistakes(unittest.TestCase):
         del view
         self.assertEqual(pool.counts.free, 1)
 
-    def test_views_of_parts_are_where_they_are(self):
+    def test_view_of_a_part_has_its_address(self):
         pool = domain().create_pool(64, 1)
         buffer = pool.take()
         buffer.set_part(3, 10)
@@ -480,7 +480,7 @@ class Mistakes(unittest.TestCase):
         self.assertRaises(tombolo.InvalidArgument, buffer.view, "uint16")
         view.release()
 
-    def test_they_are_made_by_the_package_alone(self):
+    def test_classes_cannot_be_constructed(self):
         for kind in (tombolo.Pool, tombolo.Buffer, tombolo.Shared, tombolo.BulkChannel, tombolo.Arrival):
             self.assertRaises(TypeError, kind)
             self.assertTrue(kind.__doc__)

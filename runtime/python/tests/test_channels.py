@@ -24,7 +24,7 @@ class Jobs(unittest.TestCase):
         with unittest.mock.patch.dict(os.environ, variables):
             return domain().job()
 
-    def test_ranks_have_names_of_their_own_and_a_channel_for_each_pair(self):
+    def test_ranks_have_names_and_a_channel_per_pair(self):
         first, second = self.member("0"), self.member("1")
         self.assertEqual((second.rank, second.size, second.id), (1, 2, "job-of-tests"))
         self.assertEqual(first.name("results"), "job-of-tests/results")
@@ -33,7 +33,7 @@ class Jobs(unittest.TestCase):
             here.send(b"ping")
             self.assertEqual(there.receive(PATIENCE), b"ping")
 
-    def test_what_no_job_has_is_refused(self):
+    def test_wrong_jobs_and_ranks_are_refused(self):
         with unittest.mock.patch.dict(os.environ):
             os.environ.pop("TOMBOLO_JOB", None)
             self.assertRaises(tombolo.NotInJob, domain().job)
@@ -59,7 +59,7 @@ class Openings(unittest.TestCase):
             self.assertRaises(tombolo.Error, opening.accept)
             self.assertEqual(opening.request, b"")
 
-    def test_a_refusal_names_the_name_and_the_reason(self):
+    def test_refusal_contains_the_name_and_the_reason(self):
         name = fresh_name("openings")
         with domain().export_for_requests(name, kind=self.KIND) as listener:
             for decide, reason in ((lambda it: it.refuse("it is read-only"), "it is read-only"), (lambda it: None, "made no decision")):
@@ -72,7 +72,7 @@ class Openings(unittest.TestCase):
                 self.assertIn(name, str(refused.exception))
                 self.assertIn(reason, str(refused.exception))
 
-    def test_other_requests_and_none_are_refused_when_the_channel_opens(self):
+    def test_wrong_and_missing_requests_are_refused(self):
         name = fresh_name("openings")
         with domain().export_for_requests(name, kind=self.KIND) as listener:
             for connect in (
@@ -87,7 +87,7 @@ class Openings(unittest.TestCase):
 
 
 class Messages(unittest.TestCase):
-    def test_anything_with_bytes_arrives_as_it_was(self):
+    def test_bytes_like_objects_arrive_unchanged(self):
         here, there = pair()
         for message in (b"", b"ping", bytearray(b"\0\xff"), memoryview(b"0123456789")[2:5]):
             here.send(message)
@@ -108,7 +108,7 @@ class Messages(unittest.TestCase):
         with self.assertRaises(tombolo.TooLong):
             here.send(bytes(longest + 1))
 
-    def test_both_ends_know_the_same(self):
+    def test_both_ends_have_the_same_properties(self):
         here, there = pair()
         self.assertEqual(here.id, there.id)
         self.assertEqual((here.peer, there.peer), (domain().id, domain().id))
@@ -118,7 +118,7 @@ class Messages(unittest.TestCase):
         self.assertEqual(here.stats()["messages_sent"], 1)
         self.assertEqual(there.stats()["bytes_received"], 4)
 
-    def test_a_buffer_that_is_too_short_loses_nothing(self):
+    def test_short_buffer_does_not_lose_the_message(self):
         here, there = pair()
         here.send(b"hello")
         short, enough = bytearray(4), bytearray(b"________")
@@ -137,7 +137,7 @@ class Messages(unittest.TestCase):
         self.assertIs(view.obj, message)
         self.assertEqual(view[1], int.from_bytes(bytes(range(4, 8)), sys.byteorder))
 
-    def test_without_room_or_message_nothing_waits_at_zero(self):
+    def test_zero_timeout_does_not_block(self):
         here, there = pair(slots=2)
         self.assertRaises(tombolo.WouldBlock, there.receive, 0)
         with self.assertRaises(tombolo.WouldBlock):
@@ -146,14 +146,14 @@ class Messages(unittest.TestCase):
         self.assertRaises(tombolo.TimedOut, here.send, b"x", 0.01)
         self.assertRaises(TimeoutError, here.receive, 0.01)
 
-    def test_timeouts_are_seconds_from_zero_on(self):
+    def test_negative_and_nan_timeouts_are_refused(self):
         here, there = pair()
         for wrong in (-1, math.nan):
             self.assertRaises(tombolo.InvalidArgument, here.receive, wrong)
         there.send(b"x")
         self.assertEqual(here.receive(math.inf), b"x")
 
-    def test_a_closed_channel_is_told_after_what_was_sent(self):
+    def test_close_is_reported_after_sent_messages(self):
         here, there = pair()
         with here:
             here.send(b"last")
@@ -164,7 +164,7 @@ class Messages(unittest.TestCase):
         self.assertRaises(tombolo.Closed, here.send, b"x")
         here.close()
 
-    def test_other_threads_run_while_one_waits(self):
+    def test_other_threads_run_during_a_wait(self):
         here, there = pair()
         waiting = Task(lambda: there.receive(PATIENCE))
         # With the interpreter held by the one that waits, this thread would never come here to send.
@@ -172,7 +172,7 @@ class Messages(unittest.TestCase):
         here.send(b"at last")
         self.assertEqual(waiting.result(), b"at last")
 
-    def test_a_second_thread_is_refused(self):
+    def test_concurrent_use_by_a_second_thread_is_refused(self):
         here, there = pair()
         waiting = Task(lambda: there.receive(PATIENCE))
         deadline = time.monotonic() + PATIENCE
@@ -185,7 +185,7 @@ class Messages(unittest.TestCase):
         here.send(b"x")
         waiting.result()
 
-    def test_a_descriptor_tells_of_messages(self):
+    def test_descriptor_is_readable_when_a_message_arrives(self):
         here, there = pair()
         self.assertFalse(there.arm())
         poll = select.poll()
@@ -196,7 +196,7 @@ class Messages(unittest.TestCase):
         self.assertEqual(there.receive(0), b"x")
         self.assertFalse(there.arm())
 
-    def test_a_signal_ends_a_wait_and_nothing_waits_on(self):
+    def test_signal_ends_a_wait_and_its_thread(self):
         here, _there = pair()
 
         def interrupt(_signal, _frame):
@@ -230,7 +230,7 @@ class Opening(unittest.TestCase):
         for wrong in ({"slots": 3}, {"slot_bytes": 48}, {"spin": -1}):
             self.assertRaises(tombolo.InvalidArgument, domain().connect, "anybody", **wrong)
 
-    def test_nobody_is_there(self):
+    def test_missing_peers_and_taken_names_are_refused(self):
         with self.assertRaises(tombolo.NoSuchName):
             domain().connect(fresh_name("nobody"), timeout=0.01)
         with domain().export(fresh_name("lonely")) as listener:
@@ -262,7 +262,7 @@ class Opening(unittest.TestCase):
 
 
 class Death(unittest.TestCase):
-    def test_a_peer_that_is_killed_is_told_of(self):
+    def test_killed_peer_is_reported(self):
         name = fresh_name("mortal")
         program = "import sys, tombolo\nchannel = tombolo.attach().connect(sys.argv[1], timeout=60)\nchannel.send(b'up')\nchannel.receive(600)"
         child = subprocess.Popen([sys.executable, "-c", program, name])
@@ -307,7 +307,7 @@ class Names(unittest.TestCase):
         self.assertRaises(tombolo.BadText, names.get, "{")
         self.assertRaises(TypeError, names.set, name, {"list": []})
 
-    def test_changes_are_told(self):
+    def test_changes_are_reported(self):
         names, name = domain().names, fresh_name("watched")
         names.set(name, {"n": 1})
         watch = names.watch(f"{name}*")
@@ -323,7 +323,7 @@ class Names(unittest.TestCase):
 
 
 class Errors(unittest.TestCase):
-    def test_they_have_the_names_and_numbers_of_c(self):
+    def test_errors_match_the_statuses_of_c(self):
         folder = os.path.dirname(os.path.abspath(__file__))
         with open(os.path.join(folder, "../../c/include/tombolo.h"), encoding="utf-8") as header:
             statuses = header.read().split("enum {")[1].split("};")[0]

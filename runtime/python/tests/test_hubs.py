@@ -65,7 +65,7 @@ class Hubs(unittest.TestCase):
         semaphore.wait()
         self.assertRaises(tombolo.TimedOut, semaphore.wait, 0.01)
 
-    def test_a_resource_has_one_owner_who_inherits(self):
+    def test_resource_owner_inherits_priority(self):
         low, high = task(10), task(200)
         resource = low.resource("py-guard", PATIENCE)
         with resource.lock() as owned:
@@ -107,7 +107,7 @@ class Hubs(unittest.TestCase):
         self.assertEqual(one.select((right, 9), left), (0, None))
         self.assertEqual([right.recv(), right.recv()], [8, 9])
 
-    def test_coroutines_of_one_task_wait_each_for_itself(self):
+    def test_coroutines_of_one_task_wait_independently(self):
         async def run():
             one = hubs.AsyncTask(domain())
             fifo = await one.chan("py-async", "u64", PATIENCE)

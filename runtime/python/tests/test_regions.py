@@ -1,4 +1,4 @@
-"""Regions and the rights to them, and memory as other libraries look at it."""
+"""Regions and the rights to them, and memory as other libraries view it."""
 
 import ctypes
 import gc
@@ -17,14 +17,14 @@ from tombolo.regions import Backing, Seal
 PAGE = mmap.PAGESIZE
 
 class Capabilities(unittest.TestCase):
-    def test_a_region_is_made_shown_and_let_go(self):
+    def test_region_is_created_shown_and_closed(self):
         region = domain().create_region(PAGE + 1)
         self.assertEqual((len(region), region.extent, region.rights), (2 * PAGE, Extent(0, 2 * PAGE), Rights.ALL))
-        shown = region.show()
-        self.assertEqual(shown.capability.id, region.id)
-        self.assertEqual((shown.capability.holder, shown.capability.parent), (domain().id, None))
-        self.assertEqual((shown.region.backing, shown.region.seal), (Backing.MEMORY, Seal.OPEN))
-        self.assertIsNone(shown.foreign)
+        info = region.show()
+        self.assertEqual(info.capability.id, region.id)
+        self.assertEqual((info.capability.holder, info.capability.parent), (domain().id, None))
+        self.assertEqual((info.region.backing, info.region.seal), (Backing.MEMORY, Seal.OPEN))
+        self.assertIsNone(info.foreign)
         self.assertIn(region.id, [held.id for held in domain().capabilities()])
         self.assertIn(region.region, [known.id for known in domain().regions()])
         self.assertRegex(repr(region), r"<tombolo\.Region 0x[0-9a-f]+ to bytes 0\.\.\+8192 of region ")
@@ -34,7 +34,7 @@ class Capabilities(unittest.TestCase):
         self.assertIn("let go", repr(region))
         self.assertNotIn(region.id, [held.id for held in domain().capabilities()])
 
-    def test_what_is_derived_has_no_more_than_it_was_derived_from(self):
+    def test_derived_capability_cannot_exceed_its_parent(self):
         with domain().create_region(4 * PAGE) as region:
             part = region.derive((PAGE, 2 * PAGE), Rights.READ | Rights.GRANT)
             self.assertEqual((part.extent, part.region), (Extent(PAGE, 2 * PAGE), region.region))
@@ -80,7 +80,7 @@ class Capabilities(unittest.TestCase):
         self.assertRaises(tombolo.NoSuchCapability, domain().connect_by, again)
         self.assertRaisesRegex(tombolo.NoSuchCapability, "was given nothing", domain().given, "part")
 
-    def test_bytes_go_in_and_out_and_are_checked(self):
+    def test_reads_and_writes_are_bounds_checked(self):
         with domain().create_region(PAGE) as region, region.map() as memory:
             self.assertEqual((len(memory), memory.writable, memory.revoked), (PAGE, True, False))
             memory.write(3, b"in the middle")
@@ -93,13 +93,13 @@ class Capabilities(unittest.TestCase):
             for wrong in (lambda: memory.read(PAGE, 1), lambda: memory.write(PAGE - 1, b"ab"), lambda: memory.read(0, 2**62)):
                 self.assertRaises(tombolo.OutOfRange, wrong)
             self.assertRaises((TypeError, BufferError), memory.read_into, 0, b"not to be written")
-            with region.map(Rights.READ) as to_read:
-                self.assertEqual(to_read.read(3, 2), b"in")
-                self.assertRaises(tombolo.LacksRight, to_read.write, 0, b"x")
+            with region.map(Rights.READ) as read_only:
+                self.assertEqual(read_only.read(3, 2), b"in")
+                self.assertRaises(tombolo.LacksRight, read_only.write, 0, b"x")
         self.assertRaises(tombolo.Closed, memory.read)
         self.assertIn("closed", repr(memory))
 
-    def test_another_program_is_granted_a_right_and_loses_it(self):
+    def test_right_is_granted_to_a_peer_and_revoked(self):
         with domain().create_region(PAGE) as region, region.map() as memory, Peer() as holder:
             memory.write(0, b"12345678")
             granted = region.grant(holder.id, Rights.READ)
@@ -116,7 +116,7 @@ class Capabilities(unittest.TestCase):
             self.assertEqual(holder("bytes(view[:8])"), repr(bytes(8)))
             self.assertEqual(holder("held.map()"), "NoSuchCapability")
 
-    def test_another_program_is_given_a_right(self):
+    def test_right_is_given_to_a_peer(self):
         region, other = domain().create_region(PAGE), domain().create_region(PAGE)
         with Peer() as holder:
             given = region.give(holder.id)
@@ -130,7 +130,7 @@ class Capabilities(unittest.TestCase):
         eventually_raises(tombolo.NoSuchDomain, lambda: other.grant(holder.id, Rights.READ))
         self.assertRaises(tombolo.NoSuchDomain, other.grant, 0, Rights.READ)
 
-    def test_rights_of_a_stale_id(self):
+    def test_stale_ids_are_refused(self):
         for stale in (0, 1, 2**64 - 1):
             self.assertRaises(tombolo.NoSuchCapability, domain().capability, stale)
         region = domain().create_region(PAGE)
@@ -138,23 +138,23 @@ class Capabilities(unittest.TestCase):
         self.assertEqual(revocation.removed, 1)
         self.assertRaises(tombolo.NoSuchCapability, region.show)
 
-    def test_what_a_mapping_shows_after_its_right_was_taken_back(self):
+    def test_revoked_mapping_reads_zeros(self):
         with domain().create_region(PAGE) as region, region.map() as writer:
             writer.write(0, b"\xff" * PAGE)
             reader = region.derive().map()
-            look = memoryview(reader)
-            self.assertEqual(look[0], 0xFF)
+            exported = memoryview(reader)
+            self.assertEqual(exported[0], 0xFF)
             region.revoke(PATIENCE)
             self.assertTrue(reader.revoked)
-            self.assertEqual(bytes(look), bytes(PAGE))
-            look[0] = 1
+            self.assertEqual(bytes(exported), bytes(PAGE))
+            exported[0] = 1
             self.assertEqual(writer.read(0, 1), b"\xff")
             self.assertIn("revoked", repr(reader))
             for checked in (reader.check, reader.read, lambda: reader.write(0, b"x")):
                 self.assertRaises(tombolo.Revoked, checked)
-            look.release()
+            exported.release()
 
-    def test_a_frozen_region_is_not_written(self):
+    def test_frozen_region_is_read_only(self):
         with domain().create_region(PAGE) as region:
             with region.map() as memory:
                 memory.write(0, b"for ever")
@@ -166,7 +166,7 @@ class Capabilities(unittest.TestCase):
             self.assertRaises(tombolo.Sealed, region.map)
             self.assertEqual(region.map(Rights.READ).read(0, 8), b"for ever")
 
-    def test_a_file_and_memory_that_is_there_become_regions(self):
+    def test_files_and_existing_memory_become_regions(self):
         with tempfile.TemporaryFile() as file:
             file.write(b"from a file".ljust(PAGE, b"."))
             file.flush()
@@ -174,8 +174,8 @@ class Capabilities(unittest.TestCase):
                 self.assertEqual(memory.read(0, 11), b"from a file")
                 memory.write(0, b"FROM")
             self.assertEqual(os.pread(file.fileno(), 11, 0), b"FROM a file")
-            with open(f"/proc/self/fd/{file.fileno()}", "rb") as to_read:
-                with domain().region_of_file(to_read.fileno(), PAGE) as region:
+            with open(f"/proc/self/fd/{file.fileno()}", "rb") as read_only:
+                with domain().region_of_file(read_only.fileno(), PAGE) as region:
                     self.assertRaises(tombolo.Error, region.map, Rights.READ_WRITE)
         self.assertRaises(tombolo.InvalidArgument, domain().region_of_file, -1, PAGE)
         own = bytearray(b"here already".ljust(PAGE))
@@ -196,7 +196,7 @@ class Capabilities(unittest.TestCase):
             with region.map(populate=True) as memory:
                 self.assertRaises(tombolo.System, region.map, address=memory.address)
 
-    def test_they_are_made_by_the_package_alone(self):
+    def test_classes_cannot_be_constructed(self):
         for kind in (tombolo.Mapping, tombolo.View, tombolo.Capability, tombolo.Region):
             self.assertRaises(TypeError, kind)
             self.assertTrue(kind.__doc__)
@@ -204,7 +204,7 @@ class Capabilities(unittest.TestCase):
 
 
 class Views(unittest.TestCase):
-    """Memory as other libraries look at it."""
+    """Memory as other libraries view it."""
 
     def setUp(self):
         self.region = domain().create_region(PAGE)
@@ -219,13 +219,13 @@ class Views(unittest.TestCase):
         self.assertEqual(self.memory.read(0, 5), b"\0abc\0")
         view.cast("Q")[1] = 7
         self.assertEqual(self.memory.read(8, 8), (7).to_bytes(8, sys.byteorder))
-        to_read = memoryview(self.region.map(Rights.READ))
-        self.assertTrue(to_read.readonly)
+        read_only = memoryview(self.region.map(Rights.READ))
+        self.assertTrue(read_only.readonly)
         with self.assertRaises(TypeError):
-            to_read[0] = 1
-        self.assertRaises(TypeError, ctypes.c_char.from_buffer, to_read)
+            read_only[0] = 1
+        self.assertRaises(TypeError, ctypes.c_char.from_buffer, read_only)
 
-    def test_what_is_looked_at_is_not_unmapped(self):
+    def test_memory_with_open_views_is_not_unmapped(self):
         view = memoryview(self.memory)
         part = view[8:]
         with self.assertRaises(tombolo.Exported) as raised:
@@ -237,7 +237,7 @@ class Views(unittest.TestCase):
         self.memory.close()
         self.assertRaises(tombolo.Closed, memoryview, self.memory)
 
-    def test_a_view_outlives_the_name_of_its_memory(self):
+    def test_view_keeps_its_memory_alive(self):
         self.memory.write(0, b"still here")
         view = memoryview(self.memory)
         del self.memory
@@ -247,9 +247,9 @@ class Views(unittest.TestCase):
     def test_items_and_shapes(self):
         view = self.memory.view("int32", (4, 3), offset=16)
         self.assertEqual((view.dtype, view.shape, view.nbytes, view.readonly), ("int32", (4, 3), 48, False))
-        look = memoryview(view)
-        self.assertEqual((look.format, look.itemsize, look.shape, look.strides), ("i", 4, (4, 3), (12, 4)))
-        look[1, 2] = -5
+        exported = memoryview(view)
+        self.assertEqual((exported.format, exported.itemsize, exported.shape, exported.strides), ("i", 4, (4, 3), (12, 4)))
+        exported[1, 2] = -5
         self.assertEqual(self.memory.read(16 + 20, 4), (-5).to_bytes(4, sys.byteorder, signed=True))
         self.assertEqual(bytes(view), self.memory.read(16, 48))
         self.assertEqual(self.memory.view("d").shape, (PAGE // 8,))
@@ -261,17 +261,17 @@ class Views(unittest.TestCase):
         self.assertRaises(tombolo.InvalidArgument, self.memory.view, "text")
         self.assertRaises(TypeError, self.memory.view, 7)
 
-    def test_a_view_counts_until_it_is_closed(self):
+    def test_open_view_prevents_close(self):
         with self.memory.view("uint8") as view:
             self.assertRaises(tombolo.Exported, self.memory.close)
-            look = memoryview(view)
+            exported = memoryview(view)
         self.assertRaises(tombolo.Closed, lambda: view.shape)
         self.assertRaises(tombolo.Closed, memoryview, view)
         self.assertRaises(tombolo.Exported, self.memory.close)
-        look.release()
+        exported.release()
         self.memory.close()
 
-    def test_a_capsule_of_dlpack_that_nobody_takes(self):
+    def test_unused_dlpack_capsule_is_released(self):
         capsule = self.memory.view("float32").__dlpack__()
         self.assertIn('"dltensor"', repr(capsule))
         self.assertRaises(tombolo.Exported, self.memory.close)
@@ -282,12 +282,12 @@ class Views(unittest.TestCase):
         del versioned
         for wrong in ({"stream": 1}, {"copy": True}, {"dl_device": (2, 0)}):
             self.assertRaises(BufferError, self.memory.view("uint8").__dlpack__, **wrong)
-        to_read = self.region.map(Rights.READ)
-        self.assertRaises(BufferError, to_read.view("uint8").__dlpack__)
+        read_only = self.region.map(Rights.READ)
+        self.assertRaises(BufferError, read_only.view("uint8").__dlpack__)
         gc.collect()
         self.memory.close()
 
-    def test_capsules_of_arrow_say_what_the_memory_is(self):
+    def test_arrow_capsules_describe_the_memory(self):
         """Read as the C data interface lays them out, without any library."""
         self.memory.write(0, b"".join(number.to_bytes(2, sys.byteorder) for number in range(4)))
         schema, array = self.memory.view("uint16", 4).__arrow_c_array__()
@@ -304,13 +304,13 @@ class Views(unittest.TestCase):
         del schema, array
         self.memory.close()
 
-    def test_what_arrow_has_not(self):
+    def test_types_without_an_arrow_equivalent_are_refused(self):
         for view in (self.memory.view("bool"), self.memory.view("uint8", (2, 2)), self.memory.view("complex64")):
             self.assertRaises(BufferError, view.__arrow_c_array__)
             self.assertRaises(BufferError, view.__arrow_c_schema__)
 
     @unittest.skipIf(numpy is None, without("numpy"))
-    def test_numpy_looks_without_a_copy(self):
+    def test_numpy_views_memory_without_a_copy(self):
         numbers = numpy.frombuffer(self.memory, "uint32")
         numbers[3] = 77
         self.assertEqual(self.memory.read(12, 4), (77).to_bytes(4, sys.byteorder))
@@ -319,8 +319,8 @@ class Views(unittest.TestCase):
         self.assertEqual(grid.__array_interface__["data"][0], self.memory.address + 64)
         self.assertEqual(self.memory.view(numpy.float32, 1, 64 + 36).dtype, "float32")
         self.assertEqual(memoryview(self.memory.view(numpy.dtype("float32"), 10, 64))[9], 9.0)
-        to_read = self.region.map(Rights.READ)
-        fixed = to_read.array("uint8")
+        read_only = self.region.map(Rights.READ)
+        fixed = read_only.array("uint8")
         with self.assertRaises(ValueError):
             fixed[0] = 1
         with self.assertRaises(ValueError):
@@ -328,11 +328,11 @@ class Views(unittest.TestCase):
         self.assertRaises(tombolo.Exported, self.memory.close)
         del numbers, grid
         self.memory.close()
-        z = to_read.view("complex128", 2)
+        z = read_only.view("complex128", 2)
         self.assertEqual(numpy.asarray(z).dtype, numpy.complex128)
 
     @unittest.skipIf(numpy is None, without("numpy"))
-    def test_numpy_takes_a_tensor_without_a_copy(self):
+    def test_numpy_imports_dlpack_without_a_copy(self):
         for view in (self.memory.view("float64", (4, 2)), self.region.map(Rights.READ).view("int16")):
             if view.readonly and numpy.lib.NumpyVersion(numpy.__version__) < "2.1.0":
                 self.assertRaises(BufferError, numpy.from_dlpack, view)
@@ -346,7 +346,7 @@ class Views(unittest.TestCase):
         self.memory.close()
 
     @unittest.skipIf(numpy is None, without("numpy"))
-    def test_bytes_come_in_from_tensors_and_not_from_gaps(self):
+    def test_write_takes_only_contiguous_tensors(self):
         class Tensor:
             """Has its bytes by DLPack alone."""
 
@@ -366,7 +366,7 @@ class Views(unittest.TestCase):
         self.assertRaises(TypeError, self.memory.write, 0, 7)
 
     @unittest.skipIf(pyarrow is None, without("pyarrow"))
-    def test_arrow_takes_an_array_without_a_copy(self):
+    def test_arrow_imports_an_array_without_a_copy(self):
         numbers = self.memory.view("int64", 4)
         memoryview(numbers)[:] = memoryview(bytes(range(32))).cast("q")
         taken = pyarrow.array(numbers)

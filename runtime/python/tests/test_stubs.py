@@ -1,4 +1,4 @@
-"""Typed interfaces: stubs at import, clients and servers, and what is wrong on the wire."""
+"""Typed interfaces: stubs made at import, clients and servers, and malformed messages."""
 
 import asyncio
 import contextlib
@@ -64,8 +64,8 @@ class Store(kv.KvHandler):
 
 
 @contextlib.contextmanager
-def served(server, handler):
-    """Yields the name of a server for one client, and then a function that tells how it ended."""
+def running_server(server, handler):
+    """Runs a server for one client; yields its name, and a list that receives its counts when it has ended."""
     name = fresh_name("served")
     outcome = []
 
@@ -80,21 +80,21 @@ def served(server, handler):
     outcome.append(task.result())
 
 
-class Heard(kv.KvEvents):
-    """Remembers what it was told."""
+class RecordedEvents(kv.KvEvents):
+    """Records the events that it receives."""
 
     def __init__(self):
-        self.told = []
+        self.received = []
 
     def changed(self, key, version):
-        self.told.append((key, version))
+        self.received.append((key, version))
 
 
 class Blocking(unittest.TestCase):
     def test_calls_events_and_declared_errors(self):
-        heard = Heard()
-        with served(kv.KvServer, Store()) as (name, outcome):
-            with kv.KvClient.connect(domain(), name, events=heard, timeout=PATIENCE) as client:
+        events = RecordedEvents()
+        with running_server(kv.KvServer, Store()) as (name, outcome):
+            with kv.KvClient.connect(domain(), name, events=events, timeout=PATIENCE) as client:
                 self.assertEqual(client.put("größte Insel: 島", b"\0\xff"), kv.KvPutReply(1))
                 self.assertEqual(client.get("größte Insel: 島"), kv.KvGetReply(b"\0\xff", 1))
                 with self.assertRaises(kv.KvErrorDeclined) as raised:
@@ -103,12 +103,12 @@ class Blocking(unittest.TestCase):
                 self.assertIsInstance(raised.exception, tombolo.Declined)
                 client.forget("größte Insel: 島")
                 self.assertEqual(client.list("").keys, [])
-                self.assertEqual(heard.told, [("größte Insel: 島", 1)])
+                self.assertEqual(events.received, [("größte Insel: 島", 1)])
                 self.assertEqual(client.counts["messages"], 1)
         self.assertEqual(outcome[0]["malformed"], 0)
 
     def test_several_calls_are_in_flight(self):
-        with served(kv.KvServer, Store()) as (name, _):
+        with running_server(kv.KvServer, Store()) as (name, _):
             with kv.KvClient.connect(domain(), name, timeout=PATIENCE) as client:
                 waiting = client.start_await_change("key")
                 others = [client.start_get(f"{number}") for number in range(20)]
@@ -118,15 +118,15 @@ class Blocking(unittest.TestCase):
                 client.put("key", b"value")
                 self.assertEqual(waiting.wait().version, 1)
                 self.assertRaises(tombolo.NotInFlight, waiting.wait)
-                given_up = client.start_await_change("key")
-                given_up.cancel()
-                self.assertRaises(tombolo.NotInFlight, given_up.wait)
+                cancelled_call = client.start_await_change("key")
+                cancelled_call.cancel()
+                self.assertRaises(tombolo.NotInFlight, cancelled_call.wait)
                 client.put("key", b"again")
                 self.assertEqual(client.counts["late"], 0)
 
-    def test_as_many_calls_as_there_are_places(self):
-        with served(kv.KvServer, Store()) as (name, _):
-            # Room for all that is sent, so that no cancellation is spared for want of it.
+    def test_calls_in_flight_are_limited(self):
+        with running_server(kv.KvServer, Store()) as (name, _):
+            # With room for all messages, so that every cancellation is sent.
             with kv.KvClient.connect(domain(), name, timeout=PATIENCE, slots=1024) as client:
                 calls = [client.start_await_change("key") for _ in range(256)]
                 self.assertRaises(tombolo.InFlight, client.start_await_change, "key")
@@ -135,14 +135,14 @@ class Blocking(unittest.TestCase):
                 self.assertEqual(client.list("").keys, [])
 
     def test_a_deadline_ends_a_call(self):
-        with served(kv.KvServer, Store()) as (name, _):
+        with running_server(kv.KvServer, Store()) as (name, _):
             with kv.KvClient.connect(domain(), name, timeout=PATIENCE) as client:
                 with self.assertRaises(tombolo.TimedOut):
                     client.await_change("never", timeout=0.01)
                 self.assertRaises(tombolo.TimedOut, client.start_await_change("never", timeout=0.0).wait)
                 self.assertEqual(client.list("").keys, [])
 
-    def test_the_end_of_a_server_ends_calls(self):
+    def test_calls_fail_when_the_server_ends(self):
         name = fresh_name("mute")
         with kv.KvServer.export(domain(), name) as listener:
             accepting = Task(lambda: listener.accept(PATIENCE))
@@ -154,21 +154,21 @@ class Blocking(unittest.TestCase):
             self.assertIs(raised.exception.may_repeat, may_repeat)
         client.close()
 
-    def test_an_event_may_be_answered_with_a_call(self):
-        class Asks(kv.KvEvents):
+    def test_event_handlers_can_make_calls(self):
+        class CallingEvents(kv.KvEvents):
             def changed(self, key, version):
-                self.got = self.client.get(key)
+                self.reply = self.client.get(key)
 
-        asks = Asks()
-        with served(kv.KvServer, Store()) as (name, _):
-            with kv.KvClient.connect(domain(), name, events=asks, timeout=PATIENCE) as asks.client:
-                asks.client.put("key", b"value")
-                self.assertEqual(asks.got, kv.KvGetReply(b"value", 1))
+        events = CallingEvents()
+        with running_server(kv.KvServer, Store()) as (name, _):
+            with kv.KvClient.connect(domain(), name, events=events, timeout=PATIENCE) as events.client:
+                events.client.put("key", b"value")
+                self.assertEqual(events.reply, kv.KvGetReply(b"value", 1))
 
 
 class Limits(unittest.TestCase):
     def test_values_around_their_limits(self):
-        with served(kv.KvServer, Store()) as (name, _):
+        with running_server(kv.KvServer, Store()) as (name, _):
             with kv.KvClient.connect(domain(), name, timeout=PATIENCE) as client:
                 for key, value in (("k" * 63, bytes(2047)), ("k" * 64, bytes(2048)), ("é" * 32, memoryview(b"x"))):
                     version = client.put(key, value).version
@@ -201,7 +201,7 @@ class Limits(unittest.TestCase):
                 kind.encode(1, 2, tuple(good[:place] + [wrong] + good[place + 1 :]))
         self.assertRaises(TypeError, kind.encode, 1, 2, tuple(good[:-1]))
 
-    def test_the_example_of_the_specification(self):
+    def test_example_of_the_specification(self):
         with open(os.path.join(ROOT, "docs/specs/interface.md"), encoding="utf-8") as spec:
             text = spec.read().split("Example: call 2 of `Kv`")[1]
         words = re.findall(r"^([0-9a-f]{16})\b", text, re.MULTILINE)[:8]
@@ -223,7 +223,7 @@ class Limits(unittest.TestCase):
         with self.assertRaises(tombolo.OverLimit):
             growth_before._GrowthLookReply.encode(1, 1, reply)
 
-    def test_a_link_that_cannot_carry_it_is_refused_when_bound(self):
+    def test_unsuitable_channels_are_refused_when_bound(self):
         name = fresh_name("buffers")
         with rights.BuffersServer.export(domain(), name) as listener:
             accepting = Task(lambda: listener.accept(PATIENCE))
@@ -232,14 +232,14 @@ class Limits(unittest.TestCase):
             with accepting.result() as channel, self.assertRaises(tombolo.CannotCarry):
                 rights.BuffersServer(channel, rights.BuffersHandler())
 
-    def test_rights_go_along_with_messages(self):
+    def test_messages_carry_rights(self):
         name = fresh_name("rights")
         with rights.RightsServer.export(domain(), name) as listener:
             serving = Task(lambda: passing.serve(rights, domain(), listener.accept(PATIENCE)))
             passing.call(rights, domain(), name, None)
             serving.result()
 
-    def test_a_field_takes_rights_of_its_kind_alone(self):
+    def test_fields_take_only_rights_of_their_kind(self):
         def encode(region):
             endpoint = tombolo.Right(7, 1, False)
             return rights._RightsPassRequest.encode(1, 2, (endpoint, region, None, []))
@@ -253,8 +253,8 @@ class Limits(unittest.TestCase):
             encode(42)
 
 
-class Wrong(unittest.TestCase):
-    def test_a_server_refuses_what_is_wrong_and_goes_on(self):
+class MalformedMessages(unittest.TestCase):
+    def test_server_refuses_wrong_messages_and_continues(self):
         def head(ordinal, words, kind, call):
             return bytes([ordinal, 0, words, 0, kind, call, 0, 0])
 
@@ -270,7 +270,7 @@ class Wrong(unittest.TestCase):
             (head(1, 1, 2, 1) + key(16, 1) + b"\xff" + bytes(7), 2),
             (head(2, 4, 2, 1) + bytes(16) + key(2, 0) + bytes(8), 2),
         ]
-        with served(kv.KvServer, Store()) as (name, outcome):
+        with running_server(kv.KvServer, Store()) as (name, outcome):
             with domain().connect(name, interface_hash=kv.Kv.hash, timeout=PATIENCE) as channel:
                 for message, fault in bad:
                     channel.send(message)
@@ -284,12 +284,12 @@ class Wrong(unittest.TestCase):
                 self.assertEqual((answer[4], answer[5], answer[8]), (4, 2, kv.KvError.NOT_FOUND))
         self.assertEqual((outcome[0]["unknown"], outcome[0]["malformed"]), (3, 10))
 
-    def test_what_a_handler_raises_fails_its_call_alone(self):
+    def test_handler_exception_fails_only_its_call(self):
         def fail():
             raise ZeroDivisionError("a defect")
 
         store = Store()
-        with served(kv.KvServer, store) as (name, _):
+        with running_server(kv.KvServer, store) as (name, _):
             with kv.KvClient.connect(domain(), name, timeout=PATIENCE) as client:
                 wrong = (fail, lambda: "no reply", lambda: kv.KvGetReply(b"", -1), lambda: kv.KvGetReply("text", 1))
                 with self.assertLogs("tombolo", logging.ERROR) as logs:
@@ -301,11 +301,11 @@ class Wrong(unittest.TestCase):
                     client.forget("raise")
                     self.assertEqual(client.list("").keys, [])
                 self.assertEqual(len(logs.output), 6)
-        with served(kv.KvServer, kv.KvHandler()) as (name, _):
+        with running_server(kv.KvServer, kv.KvHandler()) as (name, _):
             with kv.KvClient.connect(domain(), name, timeout=PATIENCE) as client:
                 self.assertRaises(tombolo.Unserved, client.get, "key")
 
-    def test_a_client_refuses_what_is_wrong(self):
+    def test_client_refuses_wrong_answers(self):
         answers = [
             bytes([1, 0, 1, 0, 3, 0, 0, 0]) + bytes([16, 0, 0, 0, 65, 0, 0, 0]),
             bytes([2, 0, 0, 0, 3, 0, 0, 0]),
@@ -329,7 +329,7 @@ class Wrong(unittest.TestCase):
 
 
 class AtImport(unittest.TestCase):
-    def test_the_same_file_is_the_same_module(self):
+    def test_same_file_gives_the_same_module(self):
         path = os.path.join(ROOT, "interfaces/kv.tbl")
         module = tombolo.load_interface(path)
         self.assertIs(tombolo.load_interface(path), module)
@@ -339,7 +339,7 @@ class AtImport(unittest.TestCase):
         with self.assertRaises(ModuleNotFoundError):
             importlib.import_module("tombolo.interfaces.no_such_interface")
 
-    def test_mistakes_are_shown_where_they_are(self):
+    def test_mistakes_are_reported_with_their_line(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "bad.tbl")
             self.assertRaises(FileNotFoundError, tombolo.load_interface, path)
@@ -349,7 +349,7 @@ class AtImport(unittest.TestCase):
                 tombolo.load_interface(path)
         self.assertIn("bad.tbl:3", str(raised.exception))
 
-    def test_names_that_python_keeps_for_itself(self):
+    def test_names_that_python_reserves(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "words.tbl")
             with open(path, "w", encoding="utf-8") as file:
@@ -363,7 +363,7 @@ class AtImport(unittest.TestCase):
 
 
 class AsyncStore(kv.KvAsyncHandler):
-    """Answers when it is told to."""
+    """Answers ``get`` once ``go`` is set."""
 
     def __init__(self):
         self.cancelled = asyncio.Event()
@@ -399,12 +399,12 @@ class Async(unittest.IsolatedAsyncioTestCase):
         with contextlib.suppress(asyncio.CancelledError):
             await self.running
 
-    async def connected(self, events=None):
+    async def connect(self, events=None):
         options = {"events": events, "timeout": PATIENCE, "connect_timeout": PATIENCE}
         return await kv.KvAsyncClient.connect(domain(), self.name, **options)
 
     async def test_calls_of_several_tasks_and_clients(self):
-        clients = [await self.connected() for _ in range(3)]
+        clients = [await self.connect() for _ in range(3)]
         calls = [asyncio.ensure_future(client.get(f"{n}-{i}")) for i, client in enumerate(clients) for n in range(40)]
         await clients[0].list("all of them wait, and this does not")
         self.assertFalse(any(call.done() for call in calls))
@@ -415,15 +415,15 @@ class Async(unittest.IsolatedAsyncioTestCase):
             client.close()
 
     async def test_events_and_declared_errors(self):
-        heard = Heard()
-        async with await self.connected(heard) as client:
+        events = RecordedEvents()
+        async with await self.connect(events) as client:
             with self.assertRaises(kv.KvErrorDeclined) as raised:
                 await client.put("key", b"")
             self.assertIs(raised.exception.error, kv.KvError.FULL)
-            self.assertEqual(heard.told, [("key", 9)])
+            self.assertEqual(events.received, [("key", 9)])
 
-    async def test_a_task_that_is_cancelled_gives_its_call_up(self):
-        async with await self.connected() as client:
+    async def test_cancelled_task_cancels_its_call(self):
+        async with await self.connect() as client:
             waiting = asyncio.ensure_future(client.await_change("key"))
             await client.list("")
             waiting.cancel()
@@ -435,13 +435,13 @@ class Async(unittest.IsolatedAsyncioTestCase):
                 await client.await_change("key", timeout=0.01)
             await asyncio.wait_for(self.store.cancelled.wait(), PATIENCE)
 
-    async def test_what_finds_no_room_waits_for_it(self):
-        async with await self.connected() as client:
+    async def test_calls_wait_for_room(self):
+        async with await self.connect() as client:
             answers = await asyncio.gather(*(client.list("x" * 48) for _ in range(200)))
             self.assertTrue(all(len(answer.keys) == 40 for answer in answers))
 
-    async def test_the_end_of_a_server_ends_calls(self):
-        async with await self.connected() as client:
+    async def test_calls_fail_when_the_server_ends(self):
+        async with await self.connect() as client:
             waiting = asyncio.ensure_future(client.get("key"))
             await client.list("")
             self.running.cancel()
@@ -450,19 +450,19 @@ class Async(unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(tombolo.Closed):
                 await client.get("again")
 
-    async def test_a_client_of_another_interface_keeps_nobody_out(self):
+    async def test_refused_client_does_not_block_others(self):
         loop = asyncio.get_running_loop()
-        told = []
-        loop.set_exception_handler(lambda _loop, context: told.append(context))
+        reported = []
+        loop.set_exception_handler(lambda _loop, context: reported.append(context))
 
         def wrong():
             with self.assertRaises(tombolo.Refused):
                 domain().connect(self.name, interface_hash=1, timeout=PATIENCE)
 
         await loop.run_in_executor(None, wrong)
-        async with await self.connected() as client:
+        async with await self.connect() as client:
             await client.list("")
-        self.assertIsInstance(told[0]["exception"], tombolo.Refused)
+        self.assertIsInstance(reported[0]["exception"], tombolo.Refused)
 
 
 if __name__ == "__main__":

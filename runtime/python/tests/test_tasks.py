@@ -17,7 +17,7 @@ FOREVER = Function("forever")
 
 
 class Values(unittest.TestCase):
-    def test_tuples_have_the_bytes_that_they_have_in_rust(self):
+    def test_tuples_are_encoded_as_in_rust(self):
         codec = _codec("(u8, unit, (bool, u8))")
         data = bytes([1, 0, 0, 0, 1, 0, 0, 0, 0, 10, 0, 0, 0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 2])
         self.assertEqual(codec.encode((1, None, (True, 2))), data)
@@ -27,7 +27,7 @@ class Values(unittest.TestCase):
                 codec.decode(wrong)
         self.assertRaises(TypeError, codec.encode, (1, None))
 
-    def test_a_function_is_its_name_and_types(self):
+    def test_function_is_identified_by_name_and_types(self):
         self.assertEqual(Function("f", "(u64,text)").number, Function("f", "( u64, text )", "unit").number)
         self.assertNotEqual(Function("f", "u64").number, Function("f", "u32").number)
         self.assertRaises(tombolo.InvalidArgument, Function, "f", "(u64")
@@ -40,15 +40,15 @@ class OnAWorker(unittest.TestCase):
         self.tasks = Tasks(domain(), "host", [sys.executable, script], environment)
         self.addCleanup(self.tasks.end)
 
-    def test_many_run_and_each_ends_once(self):
+    def test_many_tasks_run_and_end_once(self):
         started = [self.tasks.go(SQUARE, number) for number in range(200)]
         self.assertEqual([task.join(PATIENCE) for task in started], [number**2 for number in range(200)])
         (worker,) = self.tasks.workers
         self.assertEqual((worker.node, worker.ended, worker.alive), ("host", 200, True))
         self.assertEqual(self.tasks.go(DESCRIBE, (7, "ü")).join(PATIENCE), ("python host ü", 14))
 
-    def test_an_event_loop_awaits_them(self):
-        async def all_of_them():
+    def test_tasks_can_be_awaited(self):
+        async def run_tasks():
             started = [self.tasks.go(SQUARE, number) for number in range(20)]
             results = await asyncio.gather(*started)
             waits = self.tasks.go(FOREVER)
@@ -62,9 +62,9 @@ class OnAWorker(unittest.TestCase):
             self.assertIn("ValueError: on purpose", str(failed.exception))
             return results
 
-        self.assertEqual(asyncio.run(all_of_them()), [number**2 for number in range(20)])
+        self.assertEqual(asyncio.run(run_tasks()), [number**2 for number in range(20)])
 
-    def test_what_is_wrong_is_refused(self):
+    def test_invalid_calls_are_refused(self):
         self.assertRaises(tombolo.TaskRefused, self.tasks.go, SQUARE, -1)
         self.assertRaises(tombolo.TaskRefused, self.tasks.go, FOREVER, 7)
         self.assertRaises(tombolo.TaskRefused, self.tasks.go(Function("none"), None).join, PATIENCE)

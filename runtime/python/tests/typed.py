@@ -17,8 +17,7 @@ import tombolo
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
 PATIENCE = 100.0
-# : How long the next client may take to come: it calls other servers before, and may be an interpreter under
-# emulation.
+#: Timeout for the next client, which calls other servers first and may be an emulated interpreter.
 NEXT_CLIENT = 1000.0
 
 
@@ -32,13 +31,13 @@ MASK = (1 << 64) - 1
 
 
 def expect(what, actual, expected):
-    """What ends a program whose peer did not say what it should."""
+    """Exits the program if the peer did not send the expected value."""
     if actual != expected:
         raise SystemExit(f"{what}: {actual!r}, not {expected!r}")
 
 
 class Digest:
-    """Values as a number that depends on every bit of them: FNV-1a."""
+    """FNV-1a hash of values."""
 
     def __init__(self):
         self.value = 0xCBF29CE484222325
@@ -117,14 +116,14 @@ class Digest:
 
 
 def digest(kind, value):
-    """Of one value."""
-    made = Digest()
-    getattr(made, kind)(value)
-    return made.value
+    """Returns the digest of one value."""
+    result = Digest()
+    getattr(result, kind)(value)
+    return result.value
 
 
 class Mirror(everything.EverythingHandler):
-    """Sends back what it is sent."""
+    """Returns the arguments of calls."""
 
     def numbers(self, *values):
         return everything.EverythingNumbersReply(*values)
@@ -138,14 +137,14 @@ class Mirror(everything.EverythingHandler):
             raise everything.FailureDeclined(everything.FailureBecause("größte Insel: 島"))
         values = dict(locals())
         del values["self"]
-        made = Digest()
-        made.parts(**values)
-        again = shape
+        result = Digest()
+        result.parts(**values)
+        maybe_shape = shape
         if isinstance(shape, everything.ShapeNothing):
-            again = None
+            maybe_shape = None
         elif isinstance(shape, everything.ShapeNames):
-            again = everything.ShapeNames(NAMES)
-        return everything.EverythingPartsReply(entry, everything.ShapeNumber(made.value), again)
+            maybe_shape = everything.ShapeNames(NAMES)
+        return everything.EverythingPartsReply(entry, everything.ShapeNumber(result.value), maybe_shape)
 
     def null(self):
         return None
@@ -155,12 +154,12 @@ class Mirror(everything.EverythingHandler):
 
 
 class Now(growth.GrowthHandler):
-    """Serves the interface as it is."""
+    """Serves the current version of the interface."""
 
     def look(self, note, detail):
         thing = growth.ThingNumber(4) if detail else growth.ThingName("name")
-        told = growth.Note(note.text, note.mood, ["a", "ü"], note.due)
-        return growth.GrowthLookReply(told, thing, growth.Stamp(0x0102030405060708, 0x0102), len(note.tags))
+        answered = growth.Note(note.text, note.mood, ["a", "ü"], note.due)
+        return growth.GrowthLookReply(answered, thing, growth.Stamp(0x0102030405060708, 0x0102), len(note.tags))
 
     def number(self):
         return growth.GrowthNumberReply(5)
@@ -173,7 +172,7 @@ class Now(growth.GrowthHandler):
 
 
 class Before(before.GrowthHandler):
-    """Serves the interface as it was."""
+    """Serves the previous version of the interface."""
 
     def look(self, note):
         stamp = before.Stamp(0x0102030405060708, 0x0102)
@@ -185,9 +184,9 @@ class Before(before.GrowthHandler):
 
 
 def serve(name, clients, plain):
-    """Serves so many clients, one after the other: each opens these channels in this order.
+    """Serves `clients` clients, one after the other; each opens the same channels in the same order.
 
-    The last of them, as many as are plain, pass neither rights nor buffers."""
+    The last `plain` clients pass neither rights nor buffers."""
     domain = tombolo.attach()
     parts = (
         (everything.EverythingServer, Mirror, "everything"),
@@ -215,28 +214,28 @@ def serve(name, clients, plain):
     print("served", clients, "clients")
 
 
-class Told:
-    """What a client was told."""
+class RecordedEvents:
+    """Records the events that a client receives."""
 
     def __init__(self):
-        self.told = []
+        self.received = []
 
     def drawn(self, shape):
-        self.told.append(digest("shape", shape))
+        self.received.append(digest("shape", shape))
 
     def news(self):
         pass
 
     def seen(self, *values):
-        self.told.append(values)
+        self.received.append(values)
 
     def wait(self, client):
-        """Polls until there is something."""
+        """Polls until an event has been received."""
         end = time.monotonic() + PATIENCE
-        while not self.told and time.monotonic() < end:
+        while not self.received and time.monotonic() < end:
             client.poll()
             time.sleep(0.001)
-        return self.told
+        return self.received
 
 
 def all_numbers():
@@ -316,8 +315,8 @@ def call_parts(client, parts):
 
 
 def call_everything(domain, name):
-    told = Told()
-    with everything.EverythingClient.connect(domain, name, events=told, connect_timeout=PATIENCE, timeout=PATIENCE) as client:
+    events = RecordedEvents()
+    with everything.EverythingClient.connect(domain, name, events=events, connect_timeout=PATIENCE, timeout=PATIENCE) as client:
         for values in all_numbers():
             got = client.numbers(*values)
             expect("numbers", [str(value) for value in dataclasses.astuple(got)], [str(value) for value in values])
@@ -351,16 +350,16 @@ def call_everything(domain, name):
         because = everything.FailureBecause("größte Insel: 島")
         expect("declined", declined, [everything.FailureRefused(), everything.FailureRetry(0xFFFFFFFF), because])
         client.poke()
-        expect("what was drawn", told.wait(client), [digest("shape", everything.ShapeNames(NAMES))])
+        expect("what was drawn", events.wait(client), [digest("shape", everything.ShapeNames(NAMES))])
 
 
 def call_as_now(domain, name, now):
-    told = Told()
-    with growth.GrowthClient.connect(domain, name, events=told, connect_timeout=PATIENCE, timeout=PATIENCE) as client:
+    events = RecordedEvents()
+    with growth.GrowthClient.connect(domain, name, events=events, connect_timeout=PATIENCE, timeout=PATIENCE) as client:
         reply = client.look(growth.Note("größte Insel: 島", 77, ["x"] * 4, 1), True)
         expect("thing", reply.thing, growth.ThingNumber(4))
         expect("stamp", reply.stamp, growth.Stamp(0x0102030405060708, 0x0102))
-        # What an older server does not say is zero, or nothing.
+        # Fields that an older server does not send are zero or absent.
         grown = (77, ["a", "ü"], 1, 4) if now else (0, [], None, None)
         got = (reply.note.mood, reply.note.tags, reply.note.due, reply.count)
         expect("look, now", (reply.note.text, got), ("größte Insel: 島", grown))
@@ -370,23 +369,23 @@ def call_as_now(domain, name, now):
             expect("number", now, False)
         client.poke()
         client.forget(3, "old")
-        expect("told", told.wait(client), [(8, "somebody" if now else "")])
+        expect("told", events.wait(client), [(8, "somebody" if now else "")])
 
 
 def call_as_before(domain, name, now):
-    told = Told()
-    with before.GrowthClient.connect(domain, name, events=told, connect_timeout=PATIENCE, timeout=PATIENCE) as client:
+    events = RecordedEvents()
+    with before.GrowthClient.connect(domain, name, events=events, connect_timeout=PATIENCE, timeout=PATIENCE) as client:
         reply = client.look(before.Note("hello"))
         thing = tombolo.UnknownCase(2) if now else before.ThingNumber(4)
         expect("look, before", (reply.note.text, reply.thing, reply.stamp.node), ("hello", thing, 0x0102))
         client.forget(3)
-        expect("told", told.wait(client), [(8,)])
-        # Of news it knows nothing.
+        expect("told", events.wait(client), [(8,)])
+        # The previous version has no event `news`.
         expect("unknown events", client.counts["unknown"], int(now))
 
 
 def call(window, names):
-    """Calls each of these servers. Rights are to memory in the window of that node.
+    """Calls each of the servers. Rights are to memory in the window of node `window`.
 
     A server called ``plain:NAME`` gets neither rights nor buffers."""
     domain = tombolo.attach()

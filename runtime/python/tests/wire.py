@@ -1,7 +1,7 @@
-"""``wire.py FILE``: reads messages and says of each what Rust says, and writes again what it could read.
+"""``wire.py FILE``: decodes messages, checks that Rust accepts and refuses the same ones, and encodes the accepted ones again.
 
-A message stands in the file after the number of its record, whether Rust takes it (1) and whether it is as Rust wrote it (1),
-and its length in four bytes.
+In the file, each message follows the number of its record, whether Rust accepts it (1), whether it is unchanged from what Rust wrote
+(1), and its length in four bytes.
 """
 
 import os
@@ -25,23 +25,23 @@ def main(path):
     ]
     with open(path, "rb") as file:
         data = file.read()
-    at = refused = again = 0
+    at = refused = reencoded = 0
     while at < len(data):
-        which, is_taken, is_whole = data[at : at + 3]
+        record, is_accepted, is_unchanged = data[at : at + 3]
         length = int.from_bytes(data[at + 3 : at + 7], "little")
         message = data[at + 7 : at + 7 + length]
         at += 7 + length
         try:
-            ordinal, _kind, call, value = kinds[which].decode(message)
+            ordinal, _kind, call, value = kinds[record].decode(message)
         except tombolo.Malformed as error:
-            assert not is_taken, f"record {which}: Rust takes it, and Python says {error}\n{message.hex(' ', 8)}"
+            assert not is_accepted, f"record {record}: Rust takes it, and Python says {error}\n{message.hex(' ', 8)}"
             refused += 1
             continue
-        assert is_taken, f"record {which}: Rust refuses what Python reads as {value!r}\n{message.hex(' ', 8)}"
-        if is_whole:
-            assert kinds[which].encode(ordinal, call, value) == message, f"record {which}: {value!r}"
-            again += 1
-    print(f"{refused} refused, {again} written again")
+        assert is_accepted, f"record {record}: Rust refuses what Python reads as {value!r}\n{message.hex(' ', 8)}"
+        if is_unchanged:
+            assert kinds[record].encode(ordinal, call, value) == message, f"record {record}: {value!r}"
+            reencoded += 1
+    print(f"{refused} refused, {reencoded} written again")
 
 
 main(sys.argv[1])

@@ -30,8 +30,8 @@ static const char *name_of(const char *what, uint32_t rank) {
     return name;
 }
 
-/* What needs no other program. */
-static void alone(void) {
+/* Tests without another program. */
+static void test_without_peer(void) {
     tombolo_listener *listener;
     tombolo_channel *channel;
     char name[4];
@@ -58,8 +58,8 @@ static void alone(void) {
     CHECK(tombolo_connect(domain, name_of("alone", job.rank), NULL, SHORT, &channel) == TOMBOLO_NO_SUCH_NAME);
 }
 
-/* Two channels to rank 1: `data`, which it does not read before it is told to on `orders`. */
-static void with_peer(tombolo_channel *data, tombolo_channel *orders) {
+/* Tests two channels to rank 1, which reads `data` only when requested to on `orders`. */
+static void run_rank_0(tombolo_channel *data, tombolo_channel *orders) {
     char buffer[64], *longest = calloc(1, tombolo_max_message_bytes(data) + 1);
     size_t length, index;
     CHECK(longest != NULL);
@@ -93,8 +93,8 @@ static void with_peer(tombolo_channel *data, tombolo_channel *orders) {
     free(longest);
 }
 
-/* What rank 1 does: at last it ends without a word, and with open channels. */
-static void as_peer(tombolo_channel *data, tombolo_channel *orders) {
+/* Rank 1 ends with open channels. */
+static void run_rank_1(tombolo_channel *data, tombolo_channel *orders) {
     char message[64];
     size_t length;
     uint32_t count = 0;
@@ -111,7 +111,7 @@ int main(void) {
     tombolo_listener *listener;
     tombolo_channel *data, *orders, *refused;
     CHECK(tombolo_attach(&domain) == TOMBOLO_OK && tombolo_get_job(domain, &job) == TOMBOLO_OK && job.size == 2);
-    alone();
+    test_without_peer();
     CHECK(tombolo_job_channel(domain, 1 - job.rank, PATIENCE, &orders) == TOMBOLO_OK);
     const tombolo_options some = {.slot_bytes = 32, .slots = 16, .interface_hash = 7}, others = {.interface_hash = 8};
     if (job.rank == 1) {
@@ -119,11 +119,11 @@ int main(void) {
         CHECK(tombolo_accept(listener, PATIENCE, &refused) == TOMBOLO_REFUSED);
         CHECK(tombolo_accept(listener, PATIENCE, &data) == TOMBOLO_OK);
         tombolo_unexport(listener);
-        as_peer(data, orders);
+        run_rank_1(data, orders);
     } else {
         CHECK(tombolo_connect(domain, name_of("data", 1), &others, PATIENCE, &refused) == TOMBOLO_REFUSED);
         CHECK(tombolo_connect(domain, name_of("data", 1), &some, PATIENCE, &data) == TOMBOLO_OK);
-        with_peer(data, orders);
+        run_rank_0(data, orders);
         CHECK(tombolo_close(data) == TOMBOLO_OK && tombolo_close(orders) == TOMBOLO_OK && tombolo_close(NULL) == TOMBOLO_OK);
         tombolo_detach(domain);
     }

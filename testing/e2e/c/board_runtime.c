@@ -24,7 +24,7 @@ static int variables[1000];
 
 __attribute__((constructor)) static void construct(void) { constructed = 7; }
 
-static void last_words(void) { printf("at exit, without an end of line"); }
+static void print_at_exit(void) { printf("at exit, without an end of line"); }
 
 static void heap(void) {
     char *blocks[100];
@@ -74,6 +74,6 @@ int main(int argc, char **argv) {
     fprintf(stderr, "an error\n");
     for (int i = 0; i < 600; i++) putchar('x');
     putchar('\n');
-    atexit(last_words);
+    atexit(print_at_exit);
     return 3;
 }

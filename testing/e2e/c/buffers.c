@@ -12,7 +12,7 @@ static uint8_t pattern(uint8_t seed, size_t at)
 }
 
 /* The bytes of a buffer, added up, for as long as it says. */
-static tombolo_status add(const tombolo_buffer *buffer, uint64_t *sum)
+static tombolo_status add_buffer_bytes(const tombolo_buffer *buffer, uint64_t *sum)
 {
     static uint8_t bytes[BUFFER_BYTES];
     const size_t length = (size_t)tombolo_buffer_length(buffer);
@@ -34,7 +34,7 @@ static tombolo_status on_pass(void *context, tombolo_pending pending, const test
     for (uint32_t index = 0; status == TOMBOLO_OK && index < request->given.count; index++) {
         status = tombolo_claim(transfers, request->given.items[index], 0, &buffer);
         if (status == TOMBOLO_OK) {
-            status = add(buffer, &reply->sum);
+            status = add_buffer_bytes(buffer, &reply->sum);
             if (index == 0) {
                 first = buffer;
             } else {
@@ -45,7 +45,7 @@ static tombolo_status on_pass(void *context, tombolo_pending pending, const test
     if (status == TOMBOLO_OK && request->lent.there) {
         status = tombolo_claim(transfers, request->lent.value, 0, &buffer);
         if (status == TOMBOLO_OK) {
-            status = add(buffer, &reply->sum);
+            status = add_buffer_bytes(buffer, &reply->sum);
             tombolo_buffer_drop(buffer);
         }
     }
@@ -66,7 +66,7 @@ void serve_buffers(tombolo_domain *domain, tombolo_channel *channel)
     testing_buffers_server server;
     tombolo_status status = tombolo_open_bulk(domain, channel, NULL, NULL, 0, PATIENCE, &transfers);
     must(status == TOMBOLO_OK, "open a bulk channel", status);
-    status = testing_buffers_server_bind(&server, channel, lasting(bytes), bytes, &handler, transfers);
+    status = testing_buffers_server_bind(&server, channel, allocate(bytes), bytes, &handler, transfers);
     must(status == TOMBOLO_OK, "bind", status);
     while ((status = testing_buffers_serve(&server, PATIENCE)) == TOMBOLO_OK) {
     }
@@ -76,7 +76,7 @@ void serve_buffers(tombolo_domain *domain, tombolo_channel *channel)
     tombolo_close(channel);
 }
 
-static tombolo_buffer *filled(const tombolo_pool *pool, uint8_t seed, size_t length, uint64_t *sum)
+static tombolo_buffer *create_filled_buffer(const tombolo_pool *pool, uint8_t seed, size_t length, uint64_t *sum)
 {
     static uint8_t bytes[BUFFER_BYTES];
     tombolo_buffer *buffer;
@@ -111,7 +111,7 @@ void call_buffers(tombolo_domain *domain, tombolo_channel *channel, const char *
     must(status == TOMBOLO_OK, "create a pool", status);
     status = tombolo_open_bulk(domain, channel, NULL, (const tombolo_pool *const *)&pool, 1, PATIENCE, &transfers);
     must(status == TOMBOLO_OK, "open a bulk channel", status);
-    status = testing_buffers_client_bind(&client, channel, lasting(bytes), bytes);
+    status = testing_buffers_client_bind(&client, channel, allocate(bytes), bytes);
     must(status == TOMBOLO_OK, "bind", status);
     memset(&request, 0, sizeof request);
     memset(refused, 0, sizeof refused);
@@ -120,14 +120,14 @@ void call_buffers(tombolo_domain *domain, tombolo_channel *channel, const char *
         tombolo_buffer *buffers[4];
         uint64_t sum = 0;
         for (uint32_t index = 0; index < rounds[round]; index++) {
-            buffers[index] = filled(pool, (uint8_t)index, lengths[index], &sum);
+            buffers[index] = create_filled_buffer(pool, (uint8_t)index, lengths[index], &sum);
         }
         if (rounds[round] > 0) {
             status = tombolo_move_buffers(transfers, buffers, rounds[round], PATIENCE, given);
             must(status == TOMBOLO_OK, "move buffers", status);
             refused[0] = given[0];
         }
-        lent = filled(pool, 9, 128, &sum);
+        lent = create_filled_buffer(pool, 9, 128, &sum);
         status = tombolo_lend_buffer(transfers, lent, PATIENCE, &request.lent.value);
         must(status == TOMBOLO_OK, "lend a buffer", status);
         request.lent.there = true;
@@ -145,7 +145,7 @@ void call_buffers(tombolo_domain *domain, tombolo_channel *channel, const char *
     /* Claimed before; never sent; and lent where it says moved. */
     refused[1] = refused[0];
     refused[1].object ^= 0x40000000;
-    lent = filled(pool, 1, 64, &ignored);
+    lent = create_filled_buffer(pool, 1, 64, &ignored);
     status = tombolo_lend_buffer(transfers, lent, PATIENCE, &refused[2]);
     must(status == TOMBOLO_OK, "lend a buffer", status);
     refused[2].mark = refused[0].mark;

@@ -1,18 +1,18 @@
-/* Every type of the language, there and back. */
+/* Every type of the language, sent and returned. */
 #include "typed.h"
 
-/* What is drawn after a poke, and what stands for the names of a shape in an answer. */
+/* Names of the shape of event drawn, and of the answer to a shape with names. */
 static const tombolo_text names[3] = {{"\xc3\xa4", 2}, {"", 0}, {"\xf0\x9d\x84\x9e\xf0\x9d\x84\x9e", 8}};
 
 static const char because[] = "größte Insel: 島";
 
-/* --- values as a number that depends on every bit of them (FNV-1a) ------------------------------------------------- */
+/* --- hash of values (FNV-1a) ------------------------------------------------- */
 
 typedef struct digest {
     uint64_t value;
 } digest;
 
-static digest fresh(void)
+static digest new_digest(void)
 {
     const digest d = {UINT64_C(0xcbf29ce484222325)};
     return d;
@@ -116,9 +116,9 @@ static void add_maybes(digest *d, const testing_everything_parts_request *parts)
     }
 }
 
-static uint64_t of_parts(const testing_everything_parts_request *parts)
+static uint64_t digest_of_parts(const testing_everything_parts_request *parts)
 {
-    digest d = fresh();
+    digest d = new_digest();
     add_text(&d, parts->text);
     add(&d, parts->blob.length);
     add_bytes(&d, parts->blob.data, parts->blob.length);
@@ -159,23 +159,23 @@ static uint64_t of_parts(const testing_everything_parts_request *parts)
     return d.value;
 }
 
-static uint64_t of_entry(const testing_entry *entry)
+static uint64_t digest_of_entry(const testing_entry *entry)
 {
-    digest d = fresh();
+    digest d = new_digest();
     add_entry(&d, entry);
     return d.value;
 }
 
-static uint64_t of_shape(const testing_shape *shape)
+static uint64_t digest_of_shape(const testing_shape *shape)
 {
-    digest d = fresh();
+    digest d = new_digest();
     add_shape(&d, shape);
     return d.value;
 }
 
 /* --- server -------------------------------------------------------------------------------------------------------- */
 
-static testing_shape the_names(void)
+static testing_shape names_shape(void)
 {
     testing_shape shape;
     memset(&shape, 0, sizeof shape);
@@ -230,9 +230,9 @@ static tombolo_status parts(void *context, tombolo_pending pending, const testin
     }
     reply->entry = request->entry;
     reply->shape.which = TESTING_SHAPE_NUMBER;
-    reply->shape.as.number = of_parts(request);
+    reply->shape.as.number = digest_of_parts(request);
     reply->maybe_shape.there = request->shape.which != TESTING_SHAPE_NOTHING;
-    reply->maybe_shape.value = request->shape.which == TESTING_SHAPE_NAMES ? the_names() : request->shape;
+    reply->maybe_shape.value = request->shape.which == TESTING_SHAPE_NAMES ? names_shape() : request->shape;
     return TOMBOLO_OK;
 }
 
@@ -247,7 +247,7 @@ static void poke(void *context)
 {
     testing_everything_drawn drawn;
     tombolo_status status;
-    drawn.shape = the_names();
+    drawn.shape = names_shape();
     status = testing_everything_send_drawn((testing_everything_server *)context, &drawn, PATIENCE);
     must(status == TOMBOLO_OK, "an event", status);
 }
@@ -258,7 +258,7 @@ void serve_everything(tombolo_channel *channel)
 {
     testing_everything_server server;
     const size_t bytes = testing_everything_server_memory(channel);
-    void *memory = lasting(bytes);
+    void *memory = allocate(bytes);
     tombolo_status status = testing_everything_server_bind(&server, channel, memory, bytes, &handler, &server);
     while (status == TOMBOLO_OK) {
         status = testing_everything_serve(&server, PATIENCE);
@@ -273,7 +273,7 @@ void serve_everything(tombolo_channel *channel)
 
 static void drawn(void *context, const testing_everything_drawn *event)
 {
-    *(uint64_t *)context = of_shape(&event->shape);
+    *(uint64_t *)context = digest_of_shape(&event->shape);
 }
 
 static const testing_everything_events events = {drawn};
@@ -306,14 +306,14 @@ static void call_parts(testing_everything_client *client, const testing_everythi
     testing_everything_parts_reply reply;
     testing_failure error;
     const tombolo_status status = testing_everything_call_parts(client, request, &reply, &error, PATIENCE);
-    const testing_shape named = the_names();
+    const testing_shape named = names_shape();
     must(status == TOMBOLO_OK, "parts", status);
-    must(reply.shape.which == TESTING_SHAPE_NUMBER && reply.shape.as.number == of_parts(request), "parts as they arrived", status);
-    must(of_entry(&reply.entry) == of_entry(&request->entry), "an entry that came back", status);
+    must(reply.shape.which == TESTING_SHAPE_NUMBER && reply.shape.as.number == digest_of_parts(request), "parts as they arrived", status);
+    must(digest_of_entry(&reply.entry) == digest_of_entry(&request->entry), "an entry that came back", status);
     must(reply.maybe_shape.there == (request->shape.which != TESTING_SHAPE_NOTHING), "an optional shape", status);
     if (reply.maybe_shape.there) {
         const testing_shape *expected = request->shape.which == TESTING_SHAPE_NAMES ? &named : &request->shape;
-        must(of_shape(&reply.maybe_shape.value) == of_shape(expected), "a shape that came back", status);
+        must(digest_of_shape(&reply.maybe_shape.value) == digest_of_shape(expected), "a shape that came back", status);
     }
 }
 
@@ -348,7 +348,7 @@ static void call_full(testing_everything_client *client)
     entries[2] = entries[0];
     shapes[0].which = TESTING_SHAPE_NUMBER;
     shapes[0].as.number = UINT64_MAX;
-    shapes[1] = the_names();
+    shapes[1] = names_shape();
     shapes[2].which = TESTING_SHAPE_POINT;
     shapes[2].as.point = points[1];
     full.text = tombolo_text_of("🏝🏝🏝🏝🏝🏝🏝🏝");
@@ -384,7 +384,7 @@ static void call_full(testing_everything_client *client)
     }
 }
 
-/* What is at a limit arrives; what is over one is not sent. */
+/* Values at a limit arrive; values over one are not sent. */
 static void call_limits(testing_everything_client *client)
 {
     static const char x[33] = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
@@ -430,11 +430,11 @@ void call_everything(tombolo_channel *channel)
 {
     testing_everything_client client;
     const size_t bytes = testing_everything_client_memory(channel);
-    void *memory = lasting(bytes);
-    const testing_shape named = the_names();
+    void *memory = allocate(bytes);
+    const testing_shape named = names_shape();
     const testing_everything_parts_request empty = empty_parts();
-    uint64_t heard = 0;
-    tombolo_status status = testing_everything_client_bind(&client, channel, memory, bytes, &events, &heard);
+    uint64_t drawn_digest = 0;
+    tombolo_status status = testing_everything_client_bind(&client, channel, memory, bytes, &events, &drawn_digest);
     must(status == TOMBOLO_OK, "bind", status);
     call_numbers(&client);
     status = testing_everything_call_null(&client, PATIENCE);
@@ -446,7 +446,7 @@ void call_everything(tombolo_channel *channel)
     status = testing_everything_send_poke(&client, PATIENCE);
     must(status == TOMBOLO_OK, "poke", status);
     status = testing_everything_client_poll(&client, PATIENCE);
-    must(status == TOMBOLO_OK && heard == of_shape(&named), "what was drawn", status);
+    must(status == TOMBOLO_OK && drawn_digest == digest_of_shape(&named), "what was drawn", status);
     must(client.base.port.counts.malformed == 0, "messages were refused", status);
     tombolo_close(channel);
     free(memory);

@@ -6,7 +6,7 @@
 
 #define LONG_BYTES 3000077u
 
-/* What ends this program where something is not as it should be. */
+/* Exits the program if a condition does not hold. */
 #define EXPECT(what)                                                                              \
     do {                                                                                          \
         if (!(what)) {                                                                            \
@@ -23,7 +23,7 @@ static unsigned char pattern(size_t at)
 }
 
 /* Adds a name to a text. */
-static tombolo_status note(void *context, const char *name, bool is_folder)
+static tombolo_status append_name(void *context, const char *name, bool is_folder)
 {
     char *text = context;
     size_t length = strlen(text);
@@ -31,7 +31,7 @@ static tombolo_status note(void *context, const char *name, bool is_folder)
     return TOMBOLO_OK;
 }
 
-static tombolo_status stop(void *context, const char *name, bool is_folder)
+static tombolo_status count_and_stop(void *context, const char *name, bool is_folder)
 {
     (void)name;
     (void)is_folder;
@@ -39,33 +39,33 @@ static tombolo_status stop(void *context, const char *name, bool is_folder)
     return TOMBOLO_DECLINED;
 }
 
-static void look(const tombolo_files *files)
+static void test_list_and_stat(const tombolo_files *files)
 {
     char names[200] = "";
     int visits = 0;
     tombolo_file_info info;
-    EXPECT_OK(tombolo_files_list(files, "", note, names));
+    EXPECT_OK(tombolo_files_list(files, "", append_name, names));
     EXPECT(strcmp(names, "data/ out/ ") == 0);
     names[0] = '\0';
-    EXPECT_OK(tombolo_files_list(files, "data", note, names));
+    EXPECT_OK(tombolo_files_list(files, "data", append_name, names));
     EXPECT(strcmp(names, "below/ hello \303\256le ") == 0);
-    EXPECT(tombolo_files_list(files, "data", stop, &visits) == TOMBOLO_DECLINED && visits == 1);
+    EXPECT(tombolo_files_list(files, "data", count_and_stop, &visits) == TOMBOLO_DECLINED && visits == 1);
     EXPECT_OK(tombolo_files_stat(files, "data/hello", &info));
     EXPECT(info.length == 27 && !info.is_folder && !info.writable && info.modified_ns > 0);
     EXPECT_OK(tombolo_files_stat(files, "out", &info));
     EXPECT(info.is_folder && info.writable && info.length == 0);
 }
 
-static void read_and_write(const tombolo_files *files)
+static void test_read_and_write(const tombolo_files *files)
 {
-    unsigned char *whole = malloc(LONG_BYTES), *again = malloc(LONG_BYTES);
+    unsigned char *written = malloc(LONG_BYTES), *read_back = malloc(LONG_BYTES);
     char some[8];
     uint64_t length = 0;
     size_t count = 0;
     tombolo_file *file = NULL;
-    EXPECT(whole != NULL && again != NULL);
+    EXPECT(written != NULL && read_back != NULL);
     for (size_t at = 0; at < LONG_BYTES; at++)
-        whole[at] = pattern(at);
+        written[at] = pattern(at);
     EXPECT_OK(tombolo_file_open(files, "data/hello", 0, &file));
     EXPECT_OK(tombolo_file_read(file, 6, some, sizeof some, &count));
     EXPECT(count == 8 && memcmp(some, "from the", 8) == 0);
@@ -76,19 +76,19 @@ static void read_and_write(const tombolo_files *files)
     EXPECT(tombolo_file_write(file, 0, "x", 1) == TOMBOLO_NOT_GRANTED);
     tombolo_file_close(file);
     EXPECT_OK(tombolo_file_open(files, "out/large", TOMBOLO_FILE_CREATE | TOMBOLO_FILE_TRUNCATE, &file));
-    EXPECT_OK(tombolo_file_write(file, 0, whole, LONG_BYTES));
+    EXPECT_OK(tombolo_file_write(file, 0, written, LONG_BYTES));
     EXPECT_OK(tombolo_file_sync(file));
     EXPECT_OK(tombolo_file_length(file, &length));
     EXPECT(length == LONG_BYTES);
-    EXPECT_OK(tombolo_file_read(file, 0, again, LONG_BYTES, NULL));
-    EXPECT(memcmp(whole, again, LONG_BYTES) == 0);
+    EXPECT_OK(tombolo_file_read(file, 0, read_back, LONG_BYTES, NULL));
+    EXPECT(memcmp(written, read_back, LONG_BYTES) == 0);
     EXPECT_OK(tombolo_file_set_length(file, 4096));
     tombolo_file_close(file);
-    free(whole);
-    free(again);
+    free(written);
+    free(read_back);
 }
 
-static void bring(const tombolo_files *files)
+static void test_maps(const tombolo_files *files)
 {
     tombolo_file *file = NULL;
     tombolo_file_map *map = NULL;
@@ -116,7 +116,7 @@ static void bring(const tombolo_files *files)
     tombolo_file_close(file);
 }
 
-static void refusals(const tombolo_domain *domain, const tombolo_files *files)
+static void test_refusals(const tombolo_domain *domain, const tombolo_files *files)
 {
     static const struct {
         const char *path;
@@ -135,7 +135,7 @@ static void refusals(const tombolo_domain *domain, const tombolo_files *files)
         {NULL, 0, TOMBOLO_INVALID_ARGUMENT},
     };
     tombolo_file *file = NULL;
-    tombolo_files *others = NULL;
+    tombolo_files *other_files = NULL;
     tombolo_file_info info;
     tombolo_files_options options = {.buffers = 1};
     for (size_t at = 0; at < sizeof refused / sizeof *refused; at++) {
@@ -148,12 +148,12 @@ static void refusals(const tombolo_domain *domain, const tombolo_files *files)
     EXPECT(file == NULL);
     EXPECT(tombolo_files_stat(files, "data/none", &info) == TOMBOLO_NO_SUCH_FILE);
     EXPECT(strstr(tombolo_last_error(), "data/none") != NULL);
-    EXPECT(tombolo_files_list(files, "data/hello", note, NULL) == TOMBOLO_NOT_FOLDER);
+    EXPECT(tombolo_files_list(files, "data/hello", append_name, NULL) == TOMBOLO_NOT_FOLDER);
     EXPECT(tombolo_files_list(files, "data", NULL, NULL) == TOMBOLO_INVALID_ARGUMENT);
-    EXPECT(tombolo_files_reach(domain, &options, &others) == TOMBOLO_INVALID_ARGUMENT);
+    EXPECT(tombolo_files_reach(domain, &options, &other_files) == TOMBOLO_INVALID_ARGUMENT);
     options = (tombolo_files_options){.name = "nobody", .timeout_ns = TOMBOLO_MILLISECOND};
-    EXPECT(tombolo_files_reach(domain, &options, &others) == TOMBOLO_NOT_GRANTED);
-    EXPECT(others == NULL);
+    EXPECT(tombolo_files_reach(domain, &options, &other_files) == TOMBOLO_NOT_GRANTED);
+    EXPECT(other_files == NULL);
     tombolo_file_close(NULL);
     tombolo_files_drop(NULL);
     tombolo_file_map_drop(NULL);
@@ -167,13 +167,13 @@ int main(void)
     tombolo_files_options options = {.buffer_bytes = 4096, .buffers = 2, .timeout_ns = 100 * TOMBOLO_SECOND};
     EXPECT_OK(tombolo_attach(&domain));
     EXPECT_OK(tombolo_files_reach(domain, NULL, &files));
-    look(files);
-    read_and_write(files);
-    bring(files);
-    refusals(domain, files);
+    test_list_and_stat(files);
+    test_read_and_write(files);
+    test_maps(files);
+    test_refusals(domain, files);
     EXPECT_OK(tombolo_files_reach(domain, &options, &small));
     tombolo_files_drop(files);
-    read_and_write(small);
+    test_read_and_write(small);
     tombolo_files_drop(small);
     printf("all of it on %s\n", tombolo_node_name(domain));
     tombolo_detach(domain);

@@ -24,7 +24,7 @@
         }                                                                                                  \
     } while (0)
 
-/* What was taken of a source, or of all. */
+/* Messages received from one source, or from all. */
 struct taken {
     uint64_t source, count, hash;
 };
@@ -37,7 +37,7 @@ struct audience {
     struct taken all;
 };
 
-/* Its number, and bytes that follow from it. Every seventh is of several chunks. */
+/* Writes the message with a number: the number and bytes derived from it. Every seventh has several chunks. */
 static size_t message(uint64_t number, unsigned char *bytes)
 {
     size_t length = number % 7 == 0 ? LONGEST : 8 + (size_t)(number % 90);
@@ -64,7 +64,7 @@ static void add(struct taken *taken, uint64_t from, const unsigned char *data, s
     hash(taken, data, length);
 }
 
-static size_t source(struct audience *audience, uint64_t member)
+static size_t source_index(struct audience *audience, uint64_t member)
 {
     size_t index = 0;
     while (index < audience->sources && audience->of[index].source != member)
@@ -77,7 +77,7 @@ static size_t source(struct audience *audience, uint64_t member)
     return index;
 }
 
-static void take(struct audience *audience, const tombolo_group_event *event, const unsigned char *data)
+static void handle_event(struct audience *audience, const tombolo_group_event *event, const unsigned char *data)
 {
     if (event->kind == TOMBOLO_GROUP_JOINED) {
         audience->joined++;
@@ -86,7 +86,7 @@ static void take(struct audience *audience, const tombolo_group_event *event, co
         audience->died += event->died;
     } else {
         unsigned char expected[LONGEST];
-        size_t index = source(audience, event->member);
+        size_t index = source_index(audience, event->member);
         size_t length = message(++audience->last[index], expected);
         if (event->length != length || memcmp(data, expected, length) != 0) {
             fprintf(stderr, "message %" PRIu64 " of %" PRIu64 " is another\n", audience->last[index], event->member);
@@ -96,8 +96,8 @@ static void take(struct audience *audience, const tombolo_group_event *event, co
     }
 }
 
-/* Takes an event, waiting for it or not; whether there was one. A buffer too short loses nothing. */
-static bool next(struct audience *audience, tombolo_group *group, uint64_t timeout_ns)
+/* Receives and handles an event; false if there is none. A buffer that is too short does not lose the message. */
+static bool receive_event(struct audience *audience, tombolo_group *group, uint64_t timeout_ns)
 {
     tombolo_group_event event;
     unsigned char data[LONGEST];
@@ -107,12 +107,12 @@ static bool next(struct audience *audience, tombolo_group *group, uint64_t timeo
     if (status == TOMBOLO_BUFFER_TOO_SHORT && event.length > 64)
         status = tombolo_group_recv(group, &event, data, sizeof data, 0);
     EXPECT(status, TOMBOLO_OK);
-    take(audience, &event, data);
+    handle_event(audience, &event, data);
     return true;
 }
 
-/* Whether all of the others but the dead one were heard to the end, and with a total order this one too. */
-static bool heard(const struct audience *audience, uint64_t own, size_t others, uint64_t count)
+/* Whether all messages of the other living members have arrived, and with a total order those of this one too. */
+static bool is_complete(const struct audience *audience, uint64_t own, size_t others, uint64_t count)
 {
     size_t done = 0;
     bool self = !audience->total;
@@ -161,7 +161,7 @@ int main(int argc, char **argv)
     const uint64_t own = tombolo_group_id(group);
     printf("member %" PRIu64 "\n", own);
     while (audience.joined < parties)
-        next(&audience, group, PATIENCE_NS);
+        receive_event(&audience, group, PATIENCE_NS);
     tombolo_group_peer peers[MEMBERS];
     size_t others = 0;
     EXPECT(tombolo_group_peers(group, peers, MEMBERS, &others), TOMBOLO_OK);
@@ -173,13 +173,13 @@ int main(int argc, char **argv)
     EXPECT(tombolo_group_broadcast(group, too_long, sizeof too_long, PATIENCE_NS), TOMBOLO_TOO_LONG);
     for (uint64_t number = 1; number <= (count == 0 ? LAST_WORDS : count); number++) {
         EXPECT(tombolo_group_broadcast(group, bytes, message(number, bytes), PATIENCE_NS), TOMBOLO_OK);
-        while (next(&audience, group, 0))
+        while (receive_event(&audience, group, 0))
             ;
     }
     if (count == 0)
         raise(SIGKILL);
-    while (audience.died == 0 || !heard(&audience, own, parties - 2, count))
-        next(&audience, group, PATIENCE_NS);
+    while (audience.died == 0 || !is_complete(&audience, own, parties - 2, count))
+        receive_event(&audience, group, PATIENCE_NS);
     EXPECT(tombolo_group_flush(group, PATIENCE_NS), TOMBOLO_OK);
     for (size_t index = 0; index < audience.sources && !audience.total; index++)
         printf("took %" PRIu64 " %" PRIu64 " %016" PRIx64 "\n", audience.of[index].source, audience.of[index].count,

@@ -1,4 +1,4 @@
-/* An interface as it was and as it is, in one program: each talks to the other. */
+/* Two versions of an interface in one program, each a client and a server of both. */
 #include "typed.h"
 
 static const testing_stamp stamp = {UINT64_C(0x0102030405060708), 0x0102};
@@ -59,7 +59,7 @@ void serve_now(tombolo_channel *channel)
 {
     testing_growth_server server;
     const size_t bytes = testing_growth_server_memory(channel);
-    void *memory = lasting(bytes);
+    void *memory = allocate(bytes);
     tombolo_status status = testing_growth_server_bind(&server, channel, memory, bytes, &now_handler, &server);
     while (status == TOMBOLO_OK) {
         status = testing_growth_serve(&server, PATIENCE);
@@ -96,7 +96,7 @@ void serve_before(tombolo_channel *channel)
 {
     before_growth_server server;
     const size_t bytes = before_growth_server_memory(channel);
-    void *memory = lasting(bytes);
+    void *memory = allocate(bytes);
     tombolo_status status = before_growth_server_bind(&server, channel, memory, bytes, &before_handler, &server);
     while (status == TOMBOLO_OK) {
         status = before_growth_serve(&server, PATIENCE);
@@ -108,16 +108,16 @@ void serve_before(tombolo_channel *channel)
 
 /* --- clients ------------------------------------------------------------------------------------------------------- */
 
-struct told {
+struct seen_event {
     uint32_t id;
     bool by_somebody;
 };
 
 static void seen(void *context, const testing_growth_seen *event)
 {
-    struct told *told = (struct told *)context;
-    told->id = event->id;
-    told->by_somebody = tombolo_text_is(event->by, "somebody");
+    struct seen_event *received = (struct seen_event *)context;
+    received->id = event->id;
+    received->by_somebody = tombolo_text_is(event->by, "somebody");
 }
 
 static void news(void *context)
@@ -145,7 +145,7 @@ static void look_as_now(testing_growth_client *client, bool now)
     must(tombolo_text_is(reply.note.text, "größte Insel: 島") && reply.thing.which == TESTING_THING_NUMBER &&
              reply.thing.as.number == 4 && reply.stamp.at_ns == stamp.at_ns && reply.stamp.node == stamp.node,
          "what both know", status);
-    /* What an older server does not say is zero, or nothing. */
+    /* Fields that an older server does not send are zero or absent. */
     must(reply.note.mood == (now ? 77 : 0) && reply.note.tags.count == (now ? 2U : 0U) && reply.note.due.there == now &&
              reply.count.there == now && (!now || (reply.count.value == 4 && reply.note.due.value == 1)),
          "what is new", status);
@@ -155,11 +155,11 @@ void call_as_now(tombolo_channel *channel, bool now)
 {
     testing_growth_client client;
     const size_t bytes = testing_growth_client_memory(channel);
-    void *memory = lasting(bytes);
+    void *memory = allocate(bytes);
     const testing_growth_forget message = {3, tombolo_text_of("old")};
     testing_growth_number_reply reply;
-    struct told told = {0, false};
-    tombolo_status status = testing_growth_client_bind(&client, channel, memory, bytes, &now_events, &told);
+    struct seen_event received = {0, false};
+    tombolo_status status = testing_growth_client_bind(&client, channel, memory, bytes, &now_events, &received);
     must(status == TOMBOLO_OK, "bind", status);
     look_as_now(&client, now);
     status = testing_growth_call_number(&client, &reply, PATIENCE);
@@ -168,10 +168,10 @@ void call_as_now(tombolo_channel *channel, bool now)
     must(status == TOMBOLO_OK, "poke", status);
     status = testing_growth_send_forget(&client, &message, PATIENCE);
     must(status == TOMBOLO_OK, "forget", status);
-    while (status == TOMBOLO_OK && told.id == 0) {
+    while (status == TOMBOLO_OK && received.id == 0) {
         status = testing_growth_client_poll(&client, PATIENCE);
     }
-    must(told.id == 8 && told.by_somebody == now && client.base.port.counts.malformed == 0, "seen", status);
+    must(received.id == 8 && received.by_somebody == now && client.base.port.counts.malformed == 0, "seen", status);
     tombolo_close(channel);
     free(memory);
 }
@@ -187,12 +187,12 @@ void call_as_before(tombolo_channel *channel, bool now)
 {
     before_growth_client client;
     const size_t bytes = before_growth_client_memory(channel);
-    void *memory = lasting(bytes);
+    void *memory = allocate(bytes);
     const before_growth_look_request request = {{tombolo_text_of("hello")}};
     const before_growth_forget message = {3};
     before_growth_look_reply reply;
-    uint32_t told = 0;
-    tombolo_status status = before_growth_client_bind(&client, channel, memory, bytes, &before_events, &told);
+    uint32_t seen_id = 0;
+    tombolo_status status = before_growth_client_bind(&client, channel, memory, bytes, &before_events, &seen_id);
     must(status == TOMBOLO_OK, "bind", status);
     status = before_growth_call_look(&client, &request, &reply, PATIENCE);
     must(status == TOMBOLO_OK, "look, before", status);
@@ -200,11 +200,11 @@ void call_as_before(tombolo_channel *channel, bool now)
     must(now ? reply.thing.which == 2 : reply.thing.which == BEFORE_THING_NUMBER && reply.thing.as.number == 4, "a thing", status);
     status = before_growth_send_forget(&client, &message, PATIENCE);
     must(status == TOMBOLO_OK, "forget", status);
-    while (status == TOMBOLO_OK && told == 0) {
+    while (status == TOMBOLO_OK && seen_id == 0) {
         status = before_growth_client_poll(&client, PATIENCE);
     }
     /* It does not know the event. */
-    must(told == 8 && client.base.port.counts.unknown == (now ? 1U : 0U), "seen", status);
+    must(seen_id == 8 && client.base.port.counts.unknown == (now ? 1U : 0U), "seen", status);
     tombolo_close(channel);
     free(memory);
 }

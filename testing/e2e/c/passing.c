@@ -1,11 +1,11 @@
-/* Rights that go along with messages: copied, moved, several, none; and those that are refused. */
+/* Rights in messages: copied, moved, several, none; and those that are refused. */
 #include "typed.h"
 
-/* Pages of every region, and calls that are refused, of each client. */
+/* Bytes of every region, and number of refused calls of each client. */
 #define LENGTH 8192
 #define REFUSED 4
 
-/* What is written at a place, so that every byte of it says where it is. */
+/* Returns a test byte, which depends on its position. */
 static uint8_t pattern(uint8_t seed, size_t at)
 {
     return (uint8_t)((uint8_t)at * 31u ^ (uint8_t)(at >> 8) ^ seed);
@@ -20,7 +20,7 @@ static uint64_t sum_of_pattern(uint8_t seed, size_t from)
     return sum;
 }
 
-/* All bytes of memory, added up. */
+/* Adds all bytes of the memory to the sum. */
 static tombolo_status sum_of(const tombolo_capability *capability, uint64_t *sum)
 {
     uint8_t bytes[LENGTH];
@@ -44,14 +44,14 @@ static tombolo_status sum_of(const tombolo_capability *capability, uint64_t *sum
 typedef struct adder {
     const tombolo_domain *domain;
     tombolo_channel *channel;
-    /* Whom to tell which sum. */
+    /* Endpoint to which the sum is sent. */
     tombolo_right endpoint;
     uint64_t sum;
-    bool told;
+    bool notify;
 } adder;
 
-/* Takes a right up, adds its bytes, and lets it go, unless it is to be kept. */
-static tombolo_status add(adder *self, tombolo_right right, tombolo_capability **kept, uint64_t *sum)
+/* Accepts a right, adds the bytes of its memory, and drops it unless `kept` receives it. */
+static tombolo_status add_right_bytes(adder *self, tombolo_right right, tombolo_capability **kept, uint64_t *sum)
 {
     tombolo_capability *capability;
     tombolo_status status = tombolo_accept_right(self->domain, self->channel, right, &capability);
@@ -73,24 +73,24 @@ static tombolo_status on_pass(void *context, tombolo_pending pending, const test
     adder *self = (adder *)context;
     tombolo_capability *region = NULL;
     uint64_t sum = 0;
-    tombolo_status status = add(self, request->region, &region, &sum);
+    tombolo_status status = add_right_bytes(self, request->region, &region, &sum);
     (void)pending;
     if (status == TOMBOLO_OK && request->any.there) {
-        status = add(self, request->any.value, NULL, &sum);
+        status = add_right_bytes(self, request->any.value, NULL, &sum);
     }
     for (uint32_t part = 0; status == TOMBOLO_OK && part < request->parts.count; part++) {
-        status = add(self, request->parts.items[part], NULL, &sum);
+        status = add_right_bytes(self, request->parts.items[part], NULL, &sum);
     }
     if (status == TOMBOLO_OK) {
         status = tombolo_copy_to(region, self->channel, TOMBOLO_READ, TOMBOLO_A_CAPABILITY, &reply->back.value);
     }
-    /* With this program's own right to it the region would go, were there not the one that goes back. */
+    /* The region outlives this right because a copy of it goes back. */
     tombolo_capability_drop(region);
     reply->back.there = status == TOMBOLO_OK;
     reply->sum = sum;
     self->endpoint = request->endpoint;
     self->sum = sum;
-    self->told = status == TOMBOLO_OK;
+    self->notify = status == TOMBOLO_OK;
     return status;
 }
 
@@ -101,10 +101,10 @@ void serve_rights(tombolo_domain *domain, tombolo_channel *channel)
     adder self = {domain, channel, {0, 0}, 0, false};
     testing_rights_server server;
     tombolo_status status =
-        testing_rights_server_bind(&server, channel, lasting(bytes), bytes, &handler, &self);
+        testing_rights_server_bind(&server, channel, allocate(bytes), bytes, &handler, &self);
     must(status == TOMBOLO_OK, "bind", status);
     while ((status = testing_rights_serve(&server, PATIENCE)) == TOMBOLO_OK) {
-        if (self.told) {
+        if (self.notify) {
             uint8_t message[8];
             tombolo_channel *to;
             for (size_t at = 0; at < 8; at++) {
@@ -115,7 +115,7 @@ void serve_rights(tombolo_domain *domain, tombolo_channel *channel)
             status = tombolo_send(to, message, sizeof message, PATIENCE);
             must(status == TOMBOLO_OK, "tell the sum", status);
             tombolo_close(to);
-            self.told = false;
+            self.notify = false;
         }
     }
     must(status == TOMBOLO_CLOSED, "serve", status);
@@ -125,8 +125,8 @@ void serve_rights(tombolo_domain *domain, tombolo_channel *channel)
 
 /* --- the client ---------------------------------------------------------------------------------------------------- */
 
-/* A region in a window that every node reaches, or in memory of the kernel, with something in it. */
-static tombolo_capability *filled(const tombolo_domain *domain, const char *window, uint8_t seed)
+/* Creates a region with test bytes, in a window that every node reaches or in memory of this kernel. */
+static tombolo_capability *create_filled_region(const tombolo_domain *domain, const char *window, uint8_t seed)
 {
     const tombolo_region_options options = {LENGTH, window, 0, window == NULL ? 0 : TOMBOLO_IN_WINDOW, 0, 0};
     uint8_t bytes[LENGTH];
@@ -145,7 +145,7 @@ static tombolo_capability *filled(const tombolo_domain *domain, const char *wind
     return capability;
 }
 
-static tombolo_right moved(const tombolo_capability *capability, tombolo_channel *channel)
+static tombolo_right move_right(const tombolo_capability *capability, tombolo_channel *channel)
 {
     tombolo_right right;
     const tombolo_status status = tombolo_move_to(capability, channel, TOMBOLO_A_REGION, &right);
@@ -153,7 +153,7 @@ static tombolo_right moved(const tombolo_capability *capability, tombolo_channel
     return right;
 }
 
-static tombolo_right copied(const tombolo_capability *capability, tombolo_channel *channel)
+static tombolo_right copy_right(const tombolo_capability *capability, tombolo_channel *channel)
 {
     tombolo_right right;
     const tombolo_status status =
@@ -170,12 +170,12 @@ typedef struct caller {
     testing_rights_pass_request request;
 } caller;
 
-/* A call that is understood: what it comes to, what comes back, and what the endpoint is told. */
-static void understood(caller *self, uint64_t expected)
+/* Makes a call and checks its reply, the right that comes back, and the sum sent to the endpoint. */
+static void expect_accepted(caller *self, uint64_t expected)
 {
     testing_rights_pass_reply reply;
     tombolo_capability *back;
-    tombolo_channel *told;
+    tombolo_channel *notified;
     uint8_t message[8];
     uint64_t sum = 0;
     size_t length = 0;
@@ -186,19 +186,19 @@ static void understood(caller *self, uint64_t expected)
     status = sum_of(back, &sum);
     must(status == TOMBOLO_OK && sum == sum_of_pattern(2, 0), "the bytes that came back", status);
     tombolo_capability_drop(back);
-    status = tombolo_accept(self->listener, PATIENCE, &told);
+    status = tombolo_accept(self->listener, PATIENCE, &notified);
     must(status == TOMBOLO_OK, "accept at the endpoint", status);
-    status = tombolo_receive(told, message, sizeof message, &length, PATIENCE);
+    status = tombolo_receive(notified, message, sizeof message, &length, PATIENCE);
     must(status == TOMBOLO_OK && length == 8, "what the endpoint is told", status);
     sum = 0;
     for (size_t at = 0; at < 8; at++) {
         sum |= (uint64_t)message[at] << (8 * at);
     }
     must(sum == expected, "the sum that the endpoint is told", status);
-    tombolo_close(told);
+    tombolo_close(notified);
 }
 
-static void refused(caller *self, tombolo_right region, const tombolo_right *any, const char *what)
+static void expect_refused(caller *self, tombolo_right region, const tombolo_right *any, const char *what)
 {
     testing_rights_pass_reply reply;
     tombolo_status status;
@@ -218,53 +218,53 @@ void call_rights(tombolo_domain *domain, tombolo_channel *channel, const char *w
     const tombolo_extent half = {LENGTH / 2, LENGTH / 2};
     static const struct { bool any; uint32_t parts; } rounds[] = {{true, 4}, {false, 0}, {false, 1}};
     caller self;
-    tombolo_capability *lent = filled(domain, window, 1), *part, *fresh, *last;
+    tombolo_capability *lent = create_filled_region(domain, window, 1), *part, *fresh, *last;
     tombolo_right stale = {0, 0}, returned, foreign, revoked;
     tombolo_status status;
     memset(&self, 0, sizeof self);
     self.domain = domain;
     self.channel = channel;
-    status = testing_rights_client_bind(&self.client, channel, lasting(bytes), bytes);
+    status = testing_rights_client_bind(&self.client, channel, allocate(bytes), bytes);
     must(status == TOMBOLO_OK, "bind", status);
     status = tombolo_listen(domain, NULL, &self.listener, &self.request.endpoint);
     must(status == TOMBOLO_OK, "listen", status);
     status = tombolo_derive(lent, &half, TOMBOLO_READ | TOMBOLO_GRANT, &part);
     must(status == TOMBOLO_OK, "derive", status);
     for (size_t round = 0; round < sizeof rounds / sizeof *rounds; round++) {
-        tombolo_capability *region = filled(domain, window, 2);
+        tombolo_capability *region = create_filled_region(domain, window, 2);
         tombolo_right parts[4];
         uint64_t expected = sum_of_pattern(2, 0);
         self.request.any.there = rounds[round].any;
         if (rounds[round].any) {
-            self.request.any.value = copied(lent, channel);
+            self.request.any.value = copy_right(lent, channel);
             expected += sum_of_pattern(1, 0);
         }
         for (uint32_t index = 0; index < rounds[round].parts; index++) {
-            parts[index] = copied(part, channel);
+            parts[index] = copy_right(part, channel);
             expected += sum_of_pattern(1, LENGTH / 2);
         }
         self.request.parts.items = parts;
         self.request.parts.count = rounds[round].parts;
-        self.request.region = stale = moved(region, channel);
+        self.request.region = stale = move_right(region, channel);
         tombolo_capability_drop(region);
-        understood(&self, expected);
+        expect_accepted(&self, expected);
     }
     /* Taken up before; taken back; one that was never granted; and one that was revoked. */
-    refused(&self, stale, NULL, "a right that was taken up is refused");
-    fresh = filled(domain, window, 3);
-    returned = moved(fresh, channel);
+    expect_refused(&self, stale, NULL, "a right that was taken up is refused");
+    fresh = create_filled_region(domain, window, 3);
+    returned = move_right(fresh, channel);
     tombolo_capability_drop(fresh);
     status = tombolo_take_back(domain, returned, &fresh);
     must(status == TOMBOLO_OK, "take back", status);
-    refused(&self, returned, NULL, "a right that was taken back is refused");
+    expect_refused(&self, returned, NULL, "a right that was taken back is refused");
     foreign.object = tombolo_capability_id(fresh);
     foreign.mark = returned.mark;
-    refused(&self, foreign, NULL, "a right that was never granted is refused");
-    revoked = copied(part, channel);
+    expect_refused(&self, foreign, NULL, "a right that was never granted is refused");
+    revoked = copy_right(part, channel);
     status = tombolo_revoke(part, false, PATIENCE, NULL);
     must(status == TOMBOLO_OK, "revoke", status);
-    last = filled(domain, window, 4);
-    refused(&self, moved(last, channel), &revoked, "a right that was revoked is refused");
+    last = create_filled_region(domain, window, 4);
+    expect_refused(&self, move_right(last, channel), &revoked, "a right that was revoked is refused");
     tombolo_capability_drop(last);
     tombolo_capability_drop(fresh);
     tombolo_capability_drop(part);

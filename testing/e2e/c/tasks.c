@@ -131,7 +131,7 @@ static tombolo_status die(const tombolo_context *context, const void *argument, 
     abort();
 }
 
-static tombolo_functions *functions(void)
+static tombolo_functions *create_functions(void)
 {
     tombolo_functions *all;
     EXPECT(tombolo_functions_create(&all), TOMBOLO_OK);
@@ -152,7 +152,7 @@ static tombolo_join *go(tombolo_tasks *tasks, const tombolo_signature *signature
     return join;
 }
 
-static uint64_t number_of(tombolo_join *join)
+static uint64_t join_number(tombolo_join *join)
 {
     uint8_t bytes[8];
     EXPECT(tombolo_join_wait(join, bytes, sizeof bytes, NULL, PATIENCE_NS), TOMBOLO_OK);
@@ -160,14 +160,14 @@ static uint64_t number_of(tombolo_join *join)
     return tombolo_value_number(bytes, sizeof bytes);
 }
 
-static void ends_with(const char *what, tombolo_join *join, tombolo_status expected)
+static void expect_end(const char *what, tombolo_join *join, tombolo_status expected)
 {
     EXPECT(tombolo_join_wait(join, NULL, 0, NULL, PATIENCE_NS), expected);
     printf("%s: %s\n", what, tombolo_last_error());
     tombolo_join_drop(join);
 }
 
-static void describes(tombolo_tasks *tasks)
+static void test_describe(tombolo_tasks *tasks)
 {
     uint8_t argument[64], number[8], value[256];
     size_t used, length, bytes;
@@ -176,7 +176,7 @@ static void describes(tombolo_tasks *tasks)
     used = tombolo_value_put_field(argument, number, sizeof number);
     used += tombolo_value_put_field(argument + used, "hällo", strlen("hällo"));
     join = go(tasks, &DESCRIBE, argument, used);
-    /* What does not fit is for the next wait. */
+    /* A result that does not fit is left for the next wait. */
     EXPECT(tombolo_join_wait(join, value, 1, &length, PATIENCE_NS), TOMBOLO_BUFFER_TOO_SHORT);
     EXPECT(tombolo_join_wait(join, value, length, &length, PATIENCE_NS), TOMBOLO_OK);
     tombolo_tuple tuple = tombolo_tuple_of(value, length);
@@ -185,7 +185,7 @@ static void describes(tombolo_tasks *tasks)
     tombolo_join_drop(join);
 }
 
-static void sends(const tombolo_domain *domain, tombolo_tasks *tasks, const char *fifo)
+static void test_send(const tombolo_domain *domain, tombolo_tasks *tasks, const char *fifo)
 {
     uint8_t argument[128], count[8], value[8];
     uint64_t sum = 0;
@@ -201,7 +201,7 @@ static void sends(const tombolo_domain *domain, tombolo_tasks *tasks, const char
         EXPECT(tombolo_hub_get(hub, value, sizeof value, NULL, PATIENCE_NS), TOMBOLO_OK);
         sum += tombolo_value_number(value, sizeof value);
     }
-    printf("sum %" PRIu64 " of %" PRIu64 "\n", sum, number_of(senders[0]) + number_of(senders[1]));
+    printf("sum %" PRIu64 " of %" PRIu64 "\n", sum, join_number(senders[0]) + join_number(senders[1]));
     tombolo_hub_drop(hub);
     tombolo_task_end(task);
 }
@@ -219,24 +219,24 @@ static int start(int count, char **words)
     EXPECT(tombolo_tasks_start(domain, &program, "mars", &tasks), TOMBOLO_NO_SUCH_NODE);
     EXPECT(tombolo_tasks_start(domain, count > 3 ? &program : NULL, on, &tasks), TOMBOLO_OK);
     tombolo_value_put_number(number, 7, sizeof number);
-    printf("square %" PRIu64 "\n", number_of(go(tasks, &SQUARE, number, sizeof number)));
-    describes(tasks);
+    printf("square %" PRIu64 "\n", join_number(go(tasks, &SQUARE, number, sizeof number)));
+    test_describe(tasks);
     join = go(tasks, &FOREVER, NULL, 0);
     tombolo_join_cancel(join);
-    ends_with("cancelled", join, TOMBOLO_TASK_CANCELLED);
+    expect_end("cancelled", join, TOMBOLO_TASK_CANCELLED);
     join = go(tasks, &FOREVER, NULL, 0);
     EXPECT(tombolo_join_wait(join, NULL, 0, NULL, 100 * TOMBOLO_MILLISECOND), TOMBOLO_TIMED_OUT);
     tombolo_join_cancel(join);
-    ends_with("cancelled", join, TOMBOLO_TASK_CANCELLED);
-    ends_with("unknown", go(tasks, &WRONG, number, 1), TOMBOLO_TASK_REFUSED);
+    expect_end("cancelled", join, TOMBOLO_TASK_CANCELLED);
+    expect_end("unknown", go(tasks, &WRONG, number, 1), TOMBOLO_TASK_REFUSED);
     EXPECT(tombolo_tasks_go(tasks, NULL, &SQUARE, number, 7, &join), TOMBOLO_TASK_REFUSED);
     EXPECT(tombolo_tasks_go(tasks, "mars", &SQUARE, number, 8, &join), TOMBOLO_NO_SUCH_NODE);
-    sends(domain, tasks, fifo);
+    test_send(domain, tasks, fifo);
     tombolo_value_put_number(number, 10, sizeof number);
-    printf("nested %" PRIu64 "\n", number_of(go(tasks, &NESTED, number, sizeof number)));
-    ends_with("failed", go(tasks, &FAILS, "on purpose", strlen("on purpose")), TOMBOLO_TASK_FAILED);
-    ends_with("lost", go(tasks, &DIE, NULL, 0), TOMBOLO_TASK_LOST);
-    printf("again %" PRIu64 "\n", number_of(go(tasks, &SQUARE, number, sizeof number)));
+    printf("nested %" PRIu64 "\n", join_number(go(tasks, &NESTED, number, sizeof number)));
+    expect_end("failed", go(tasks, &FAILS, "on purpose", strlen("on purpose")), TOMBOLO_TASK_FAILED);
+    expect_end("lost", go(tasks, &DIE, NULL, 0), TOMBOLO_TASK_LOST);
+    printf("again %" PRIu64 "\n", join_number(go(tasks, &SQUARE, number, sizeof number)));
     tombolo_tasks_end(tasks);
     tombolo_detach(domain);
     return 0;
@@ -245,7 +245,7 @@ static int start(int count, char **words)
 int main(int count, char **words)
 {
     int status;
-    if (tombolo_functions_run_worker(functions(), &status))
+    if (tombolo_functions_run_worker(create_functions(), &status))
         return status;
     if (count < 3) {
         fprintf(stderr, "usage: tasks ON FIFO [WORKER …]\n");

@@ -1,14 +1,14 @@
 /* typed serve NAME CLIENTS [PLAIN] | typed call WINDOW NAME...: the same words, channels and lines as the test program in Rust. */
 #include "typed.h"
 
-/* How long the next client may take to come: it calls other servers before, and may be an interpreter under emulation. */
+/* Timeout for the next client, which calls other servers first and may be an emulated interpreter. */
 #define NEXT_CLIENT (1000 * TOMBOLO_SECOND)
 
 enum part { EVERYTHING, NOW, BEFORE, RIGHTS, BULK, PARTS };
 
 static const char *const part_names[PARTS] = {"everything", "now", "before", "rights", "buffers"};
 
-static tombolo_options options_of(int part)
+static tombolo_options part_options(int part)
 {
     switch (part) {
     case EVERYTHING:
@@ -24,12 +24,12 @@ static tombolo_options options_of(int part)
     }
 }
 
-static void named(char *name, size_t bytes, const char *server, int part)
+static void format_name(char *name, size_t bytes, const char *server, int part)
 {
     (void)snprintf(name, bytes, "%s-%s", server, part_names[part]);
 }
 
-static tombolo_channel *accepted(const tombolo_listener *listener, uint64_t timeout_ns)
+static tombolo_channel *accept_channel(const tombolo_listener *listener, uint64_t timeout_ns)
 {
     tombolo_channel *channel;
     const tombolo_status status = tombolo_accept(listener, timeout_ns, &channel);
@@ -42,24 +42,24 @@ static void serve(tombolo_domain *domain, const char *server, int clients, int p
 {
     tombolo_listener *listeners[PARTS];
     for (int part = 0; part < PARTS; part++) {
-        const tombolo_options options = options_of(part);
+        const tombolo_options options = part_options(part);
         char name[128];
         tombolo_status status;
-        named(name, sizeof name, server, part);
+        format_name(name, sizeof name, server, part);
         status = tombolo_export(domain, name, &options, &listeners[part]);
         must(status == TOMBOLO_OK, "export", status);
     }
     printf("serving %s\n", server);
     fflush(stdout);
     for (int client = 0; client < clients; client++) {
-        serve_everything(accepted(listeners[EVERYTHING], NEXT_CLIENT));
+        serve_everything(accept_channel(listeners[EVERYTHING], NEXT_CLIENT));
         for (int version = 0; version < 2; version++) {
-            serve_now(accepted(listeners[NOW], PATIENCE));
-            serve_before(accepted(listeners[BEFORE], PATIENCE));
+            serve_now(accept_channel(listeners[NOW], PATIENCE));
+            serve_before(accept_channel(listeners[BEFORE], PATIENCE));
         }
         if (client + plain < clients) {
-            serve_rights(domain, accepted(listeners[RIGHTS], PATIENCE));
-            serve_buffers(domain, accepted(listeners[BULK], PATIENCE));
+            serve_rights(domain, accept_channel(listeners[RIGHTS], PATIENCE));
+            serve_buffers(domain, accept_channel(listeners[BULK], PATIENCE));
         }
     }
     for (int part = 0; part < PARTS; part++) {
@@ -68,13 +68,13 @@ static void serve(tombolo_domain *domain, const char *server, int clients, int p
     printf("served %d clients\n", clients);
 }
 
-static tombolo_channel *connected(const tombolo_domain *domain, const char *server, int part)
+static tombolo_channel *connect_channel(const tombolo_domain *domain, const char *server, int part)
 {
-    const tombolo_options options = options_of(part);
+    const tombolo_options options = part_options(part);
     tombolo_channel *channel;
     tombolo_status status;
     char name[128];
-    named(name, sizeof name, server, part);
+    format_name(name, sizeof name, server, part);
     status = tombolo_connect(domain, name, &options, PATIENCE, &channel);
     must(status == TOMBOLO_OK, "connect", status);
     return channel;
@@ -87,14 +87,14 @@ static void call(tombolo_domain *domain, const char *window, const char *server)
     if (plain) {
         server += 6;
     }
-    call_everything(connected(domain, server, EVERYTHING));
-    call_as_now(connected(domain, server, NOW), true);
-    call_as_now(connected(domain, server, BEFORE), false);
-    call_as_before(connected(domain, server, NOW), true);
-    call_as_before(connected(domain, server, BEFORE), false);
+    call_everything(connect_channel(domain, server, EVERYTHING));
+    call_as_now(connect_channel(domain, server, NOW), true);
+    call_as_now(connect_channel(domain, server, BEFORE), false);
+    call_as_before(connect_channel(domain, server, NOW), true);
+    call_as_before(connect_channel(domain, server, BEFORE), false);
     if (!plain) {
-        call_rights(domain, connected(domain, server, RIGHTS), window);
-        call_buffers(domain, connected(domain, server, BULK), window);
+        call_rights(domain, connect_channel(domain, server, RIGHTS), window);
+        call_buffers(domain, connect_channel(domain, server, BULK), window);
     }
     printf("understood %s\n", server);
 }

@@ -1,4 +1,4 @@
-/* Typed interfaces in C, as testing/e2e/src/bin/actor/typed does in Rust: each serves and calls each. */
+/* Typed interfaces in C, the counterpart of testing/e2e/src/bin/actor/typed in Rust: each serves and calls each. */
 #ifndef TYPED_H
 #define TYPED_H
 
@@ -12,7 +12,7 @@
 
 #define PATIENCE (100 * TOMBOLO_SECOND)
 
-/* Ends the program, for its peer did not do what it should. */
+/* Exits the program if a condition does not hold. */
 static inline void must(bool holds, const char *what, tombolo_status status)
 {
     if (!holds) {
@@ -21,8 +21,8 @@ static inline void must(bool holds, const char *what, tombolo_status status)
     }
 }
 
-/* Memory of a client or server for the rest of the program's life, which is short. */
-static inline void *lasting(size_t bytes)
+/* Allocates the memory of a client or server. */
+static inline void *allocate(size_t bytes)
 {
     void *memory = malloc(bytes);
     must(memory != NULL, "no memory", TOMBOLO_OK);
@@ -34,12 +34,12 @@ void call_everything(tombolo_channel *channel);
 
 void serve_now(tombolo_channel *channel);
 void serve_before(tombolo_channel *channel);
-/* `now` tells which version the server has. */
+/* `now` is whether the server has the current version. */
 void call_as_now(tombolo_channel *channel, bool now);
 void call_as_before(tombolo_channel *channel, bool now);
 
 void serve_rights(tombolo_domain *domain, tombolo_channel *channel);
-/* Memory is in the window of that node, or of the kernel if it is null. */
+/* Memory is in the window of node `window`, or in memory of this kernel if it is null. */
 void call_rights(tombolo_domain *domain, tombolo_channel *channel, const char *window);
 
 void serve_buffers(tombolo_domain *domain, tombolo_channel *channel);

@@ -56,16 +56,16 @@ const (
 	creditShift = 32
 )
 
-// place is the part of a ring that both ends share.
-type place struct {
+// sharedSlots is the part of a ring that both ends share.
+type sharedSlots struct {
 	Shape
 	slots     []uint64
 	slotWords uint64
 	lapShift  uint
 }
 
-func newPlace(shape Shape, slots []uint64) place {
-	return place{
+func newSharedSlots(shape Shape, slots []uint64) sharedSlots {
+	return sharedSlots{
 		Shape:     shape,
 		slots:     slots,
 		slotWords: uint64(shape.SlotBytes / 8),
@@ -74,25 +74,25 @@ func newPlace(shape Shape, slots []uint64) place {
 }
 
 // at returns the payload and the control word of the slot at a position.
-func (p *place) at(position uint64) ([]uint64, *uint64) {
+func (p *sharedSlots) at(position uint64) ([]uint64, *uint64) {
 	from := position & uint64(p.Slots-1) * p.slotWords
 	words := p.slots[from : from+p.slotWords]
 	return words[:p.slotWords-1], &words[p.slotWords-1]
 }
 
 // tag returns the low 16 bits of a position's control word once the slot is published.
-func (p *place) tag(position uint64) uint64 { return position>>p.lapShift&(written-1) | written }
+func (p *sharedSlots) tag(position uint64) uint64 { return position>>p.lapShift&(written-1) | written }
 
-// idle returns the same bits as they are before the slot is published.
-func (p *place) idle(position uint64) uint64 {
+// idleTag returns the same bits as they are before the slot is published.
+func (p *sharedSlots) idleTag(position uint64) uint64 {
 	if p.UsedFlag || position < uint64(p.Slots) {
 		return 0
 	}
 	return p.tag(position - uint64(p.Slots))
 }
 
-// slotsOf returns how many slots a message occupies.
-func (p *place) slotsOf(length int) uint64 {
+// slotCount returns how many slots a message occupies.
+func (p *sharedSlots) slotCount(length int) uint64 {
 	if length == 0 {
 		return 1
 	}
@@ -101,7 +101,7 @@ func (p *place) slotsOf(length int) uint64 {
 
 // Producer is the sending end of a ring. One goroutine at a time may use it.
 type Producer struct {
-	place
+	sharedSlots
 	line, credit []uint64
 	position     uint64
 	limit        uint64 // slots before this position may be written
@@ -112,7 +112,7 @@ type Producer struct {
 // NewProducer returns the sending end of a ring in zeroed memory: its slots, the producer's line and the
 // credit line.
 func NewProducer(shape Shape, slots, line, credit []uint64) *Producer {
-	return &Producer{place: newPlace(shape, slots), line: line, credit: credit, limit: uint64(shape.Slots)}
+	return &Producer{sharedSlots: newSharedSlots(shape, slots), line: line, credit: credit, limit: uint64(shape.Slots)}
 }
 
 // Position returns the number of slots sent.
@@ -127,9 +127,9 @@ func (p *Producer) TrySend(message []byte, reverse uint64, hint uint32) error {
 	if len(message) > p.MaxMessageBytes() {
 		return ErrTooLong
 	}
-	count := p.slotsOf(len(message))
+	count := p.slotCount(len(message))
 	if p.position+count > p.limit {
-		if err := p.look(count, hint); err != nil {
+		if err := p.checkRoom(count, hint); err != nil {
 			return err
 		}
 	}
@@ -158,13 +158,13 @@ func (p *Producer) TrySend(message []byte, reverse uint64, hint uint32) error {
 
 // HasRoom reports whether a send of that length would return at once: there is room, or it fails for good.
 func (p *Producer) HasRoom(length int, hint uint32) bool {
-	count := p.slotsOf(length)
-	return p.ended != nil || p.position+count <= p.limit || !errors.Is(p.look(count, hint), ErrFull)
+	count := p.slotCount(length)
+	return p.ended != nil || p.position+count <= p.limit || !errors.Is(p.checkRoom(count, hint), ErrFull)
 }
 
-// look checks the consumer's words for room.
-func (p *Producer) look(count uint64, hint uint32) error {
-	if err := p.credits(count, hint); err != nil {
+// checkRoom checks the consumer's words for room.
+func (p *Producer) checkRoom(count uint64, hint uint32) error {
+	if err := p.updateLimit(count, hint); err != nil {
 		p.ended = err
 		return err
 	}
@@ -178,7 +178,8 @@ func (p *Producer) look(count uint64, hint uint32) error {
 	return ErrFull
 }
 
-func (p *Producer) credits(count uint64, hint uint32) error {
+// updateLimit moves the limit to what the consumer has returned.
+func (p *Producer) updateLimit(count uint64, hint uint32) error {
 	if p.UsedFlag {
 		// The consumer clears slots in order: the last one needed is cleared after all others.
 		if _, word := p.at(p.position + count - 1); Load(word) == 0 {
@@ -223,7 +224,7 @@ func (p *Producer) Close() {
 
 // Consumer is the receiving end of a ring. One goroutine at a time may use it.
 type Consumer struct {
-	place
+	sharedSlots
 	line, credit []uint64
 	position     uint64
 	credited     uint64
@@ -233,7 +234,7 @@ type Consumer struct {
 
 // NewConsumer returns the receiving end of a ring in zeroed memory.
 func NewConsumer(shape Shape, slots, line, credit []uint64) *Consumer {
-	return &Consumer{place: newPlace(shape, slots), line: line, credit: credit}
+	return &Consumer{sharedSlots: newSharedSlots(shape, slots), line: line, credit: credit}
 }
 
 // Position returns the number of slots consumed.
@@ -251,7 +252,7 @@ func (c *Consumer) TryRecv(target []byte) (message []byte, returned bool, err er
 	_, word := c.at(c.position)
 	control := Load(word)
 	if control&tagMask != c.tag(c.position) {
-		returned, err = c.nothing(control)
+		returned, err = c.checkEmpty(control)
 		return target, returned, err
 	}
 	message, count, err := c.read(target, control)
@@ -308,11 +309,11 @@ func (c *Consumer) read(target []byte, control uint64) ([]byte, uint64, error) {
 	}
 }
 
-// nothing handles a slot without a new message: empty, closed or a violation.
-func (c *Consumer) nothing(control uint64) (returned bool, err error) {
-	if control&tagMask != c.idle(c.position) {
+// checkEmpty handles a slot without a new message: empty, closed or a violation.
+func (c *Consumer) checkEmpty(control uint64) (returned bool, err error) {
+	if control&tagMask != c.idleTag(c.position) {
 		c.ended = Violation(fmt.Sprintf("tag %#x in a slot where %#x or %#x is expected", control&tagMask,
-			c.tag(c.position), c.idle(c.position)))
+			c.tag(c.position), c.idleTag(c.position)))
 		return false, c.ended
 	}
 	returned = c.Return()
@@ -352,7 +353,7 @@ func (c *Consumer) HasMessage() bool {
 	if control&tagMask == c.tag(c.position) {
 		return true
 	}
-	_, err := c.nothing(control)
+	_, err := c.checkEmpty(control)
 	return !errors.Is(err, ErrEmpty)
 }
 

@@ -191,16 +191,16 @@ func hostile(t *testing.T, seed []byte) {
 		p, c := m.producer(), m.consumer()
 		for i, word := range seed {
 			where := [][]uint64{m.slots, m.line, m.credit}[i%3]
-			place := int(word) % len(where)
+			index := int(word) % len(where)
 			if i%3 == 0 && word%2 == 0 {
 				// Most other words are not valid control words.
-				place = (int(word)/2%int(shape.Slots)+1)*shape.SlotBytes/8 - 1
+				index = (int(word)/2%int(shape.Slots)+1)*shape.SlotBytes/8 - 1
 			}
 			value := uint64(word)<<uint(i*7%64) ^ uint64(random.Uint32())>>uint(word%33)
 			if word%3 == 0 {
 				value |= c.tag(c.position)
 			}
-			Store(&where[place], value)
+			Store(&where[index], value)
 			message, _, err := c.TryRecv(nil)
 			if len(message) > shape.MaxMessageBytes() {
 				t.Fatalf("a message of %d bytes", len(message))

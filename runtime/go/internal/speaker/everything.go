@@ -17,8 +17,8 @@ var (
 	because = "größte Insel: 島"
 )
 
-// names is what is drawn, and what answers other names.
-func names() everything.Shape {
+// drawnNames is the shape of event drawn, and of the answer to other names.
+func drawnNames() everything.Shape {
 	return everything.Shape{Case: everything.ShapeCaseNames, Names: []string{"ä", "", "𝄞𝄞"}}
 }
 
@@ -50,17 +50,17 @@ func (m *mirror) Parts(_ context.Context, text string, blob []byte, numbers []ui
 		MaybePoint: maybePoint, MaybeEntry: maybeEntry, Matrix: matrix, Nested: nested})
 	reply.Entry = entry
 	reply.Shape = everything.Shape{Case: everything.ShapeCaseNumber, Number: uint64(*d)}
-	reply.MaybeShape = again(shape)
+	reply.MaybeShape = answerShape(shape)
 	return reply, nil
 }
 
-// again returns the shape with which a shape is answered.
-func again(shape everything.Shape) *everything.Shape {
+// answerShape returns the shape that answers a shape.
+func answerShape(shape everything.Shape) *everything.Shape {
 	switch shape.Case {
 	case everything.ShapeCaseNothing:
 		return nil
 	case everything.ShapeCaseNames:
-		shape = names()
+		shape = drawnNames()
 	}
 	return &shape
 }
@@ -68,7 +68,7 @@ func again(shape everything.Shape) *everything.Shape {
 func (m *mirror) Null(context.Context) error { return nil }
 
 func (m *mirror) Poke(ctx context.Context) {
-	if err := m.server.Drawn(ctx, names()); err != nil {
+	if err := m.server.Drawn(ctx, drawnNames()); err != nil {
 		fail("draw", err)
 	}
 }
@@ -84,21 +84,21 @@ func serveEverything(ctx context.Context, channel *tombolo.Channel) {
 	channel.Close()
 }
 
-// drawn hears what is drawn.
-type drawn chan uint64
+// drawnEvents receives the digests of events.
+type drawnEvents chan uint64
 
-func (d drawn) Drawn(_ context.Context, shape everything.Shape) {
-	made := newDigest()
-	made.shape(&shape)
-	d <- uint64(*made)
+func (d drawnEvents) Drawn(_ context.Context, shape everything.Shape) {
+	hash := newDigest()
+	hash.shape(&shape)
+	d <- uint64(*hash)
 }
 
 func allNumbers() []everything.EverythingNumbersRequest {
-	everyone := everything.RightsRead | everything.RightsWrite | everything.RightsGrant
+	allRights := everything.RightsRead | everything.RightsWrite | everything.RightsGrant
 	return []everything.EverythingNumbersRequest{
 		{A: true, B: 255, C: 65535, D: math.MaxUint32, E: math.MaxUint64, F: 127, G: math.MaxInt16, H: math.MaxInt32,
 			I: math.MaxInt64, J: largest, K: math.Inf(1), Colour: everything.ColourGreen, Step: math.MaxInt16,
-			Rights: everyone, Hints: math.MaxUint64, Domain: math.MaxUint64},
+			Rights: allRights, Hints: math.MaxUint64, Domain: math.MaxUint64},
 		{B: 1, C: 0x0102, D: 0x01020304, E: 0x0102030405060708, F: math.MinInt8, G: math.MinInt16, H: math.MinInt32,
 			I: math.MinInt64, J: float32(math.Copysign(0, -1)), K: 0x1p-1022, Colour: everything.ColourRed,
 			Step: everything.StepBack, Rights: everything.RightsWrite, Hints: everything.HintsFar, Domain: 1},
@@ -120,7 +120,7 @@ func allParts() []everything.EverythingPartsRequest {
 		Flags: []bool{true, false, true, true, false, true, false, false, true},
 		Entry: whole, Entries: []everything.Entry{whole, small, whole},
 		Shape: everything.Shape{Case: everything.ShapeCaseEntry, Entry: whole},
-		Shapes: []everything.Shape{number(math.MaxUint64), names(),
+		Shapes: []everything.Shape{number(math.MaxUint64), drawnNames(),
 			{Case: everything.ShapeCasePoint, Point: points[0]}},
 		Maybe: &most, MaybeText: &digits, MaybePoint: &points[1], MaybeEntry: &small,
 		Matrix: [3][2]uint8{{1, 2}, {3, 4}, {5, 255}}, Nested: [][]uint32{{1, math.MaxUint32}, {}, {0x01020304}},
@@ -144,7 +144,7 @@ func callParts(ctx context.Context, client *everything.EverythingClient, p every
 	sent.parts(&p)
 	expected := everything.EverythingPartsReply{
 		Entry: p.Entry, Shape: everything.Shape{Case: everything.ShapeCaseNumber, Number: uint64(*sent)},
-		MaybeShape: again(p.Shape),
+		MaybeShape: answerShape(p.Shape),
 	}
 	expect("parts", wire(&reply), wire(&expected))
 	return nil
@@ -158,8 +158,8 @@ func wire(body stubs.Body) string {
 }
 
 func callEverything(ctx context.Context, channel *tombolo.Channel) {
-	told := make(drawn, 1)
-	client, err := everything.NewEverythingClient(channel, told)
+	events := make(drawnEvents, 1)
+	client, err := everything.NewEverythingClient(channel, events)
 	check("bind", err)
 	for _, n := range allNumbers() {
 		reply, err := client.Numbers(ctx, n.A, n.B, n.C, n.D, n.E, n.F, n.G, n.H, n.I, n.J, n.K, n.Colour, n.Step,
@@ -184,9 +184,9 @@ func callEverything(ctx context.Context, channel *tombolo.Channel) {
 		expect("declined", fmt.Sprint(ok, with), fmt.Sprint(true, expected))
 	}
 	check("poke", client.Poke(ctx))
-	shape, made := names(), newDigest()
-	made.shape(&shape)
-	expect("what was drawn", wait(ctx, told), uint64(*made))
+	shape, hash := drawnNames(), newDigest()
+	hash.shape(&shape)
+	expect("what was drawn", wait(ctx, events), uint64(*hash))
 	check("close", client.Stub().Close())
 }
 

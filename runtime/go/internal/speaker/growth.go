@@ -15,14 +15,14 @@ const (
 	stampAt   = 0x0102030405060708
 	stampNode = 0x0102
 
-	// observer is who has seen it, by the words of the test programs in other languages.
-	observer = "some" + "body"
+	// seenBy is the argument of event seen, as the test programs in other languages send it.
+	seenBy = "some" + "body"
 )
 
-// now serves the current version of the interface.
-type now struct{ server *growth.GrowthServer }
+// currentHandler serves the current version of the interface.
+type currentHandler struct{ server *growth.GrowthServer }
 
-func (n *now) Look(_ context.Context, note growth.Note, detail bool) (growth.GrowthLookReply, error) {
+func (n *currentHandler) Look(_ context.Context, note growth.Note, detail bool) (growth.GrowthLookReply, error) {
 	thing := growth.Thing{Case: growth.ThingCaseName, Name: "name"}
 	if detail {
 		thing = growth.Thing{Case: growth.ThingCaseNumber, Number: 4}
@@ -34,21 +34,21 @@ func (n *now) Look(_ context.Context, note growth.Note, detail bool) (growth.Gro
 	}, nil
 }
 
-func (n *now) Number(context.Context) (growth.GrowthNumberReply, error) {
+func (n *currentHandler) Number(context.Context) (growth.GrowthNumberReply, error) {
 	return growth.GrowthNumberReply{Id: 5}, nil
 }
 
-func (n *now) Forget(ctx context.Context, id uint32, why string) {
+func (n *currentHandler) Forget(ctx context.Context, id uint32, why string) {
 	if id == 3 && (why == "" || why == "old") {
 		check("news", n.server.News(ctx))
-		check("seen", n.server.Seen(ctx, 8, observer))
+		check("seen", n.server.Seen(ctx, 8, seenBy))
 	}
 }
 
-func (n *now) Poke(context.Context) {}
+func (n *currentHandler) Poke(context.Context) {}
 
 func serveNow(ctx context.Context, channel *tombolo.Channel) {
-	handler := &now{}
+	handler := &currentHandler{}
 	server, err := growth.NewGrowthServer(channel, handler)
 	check("bind", err)
 	handler.server = server
@@ -57,24 +57,24 @@ func serveNow(ctx context.Context, channel *tombolo.Channel) {
 	channel.Close()
 }
 
-// then serves the previous version of the interface.
-type then struct{ server *before.GrowthServer }
+// previousHandler serves the previous version of the interface.
+type previousHandler struct{ server *before.GrowthServer }
 
-func (t *then) Look(_ context.Context, note before.Note) (before.GrowthLookReply, error) {
+func (t *previousHandler) Look(_ context.Context, note before.Note) (before.GrowthLookReply, error) {
 	return before.GrowthLookReply{
 		Note: note, Thing: before.Thing{Case: before.ThingCaseNumber, Number: 4},
 		Stamp: before.Stamp{AtNs: stampAt, Node: stampNode},
 	}, nil
 }
 
-func (t *then) Forget(ctx context.Context, id uint32) {
+func (t *previousHandler) Forget(ctx context.Context, id uint32) {
 	if id == 3 {
 		check("seen", t.server.Seen(ctx, 8))
 	}
 }
 
 func serveBefore(ctx context.Context, channel *tombolo.Channel) {
-	handler := &then{}
+	handler := &previousHandler{}
 	server, err := before.NewGrowthServer(channel, handler)
 	check("bind", err)
 	handler.server = server
@@ -83,22 +83,22 @@ func serveBefore(ctx context.Context, channel *tombolo.Channel) {
 	channel.Close()
 }
 
-// seen hears what was seen.
-type seen chan string
+// currentEvents receives the events of the current version.
+type currentEvents chan string
 
-func (s seen) Seen(_ context.Context, id uint32, by string) { s <- fmt.Sprint(id, by) }
+func (s currentEvents) Seen(_ context.Context, id uint32, by string) { s <- fmt.Sprint(id, by) }
 
-func (s seen) News(context.Context) {}
+func (s currentEvents) News(context.Context) {}
 
-// seenBefore hears it as it was.
-type seenBefore chan string
+// previousEvents receives the events of the previous version.
+type previousEvents chan string
 
-func (s seenBefore) Seen(_ context.Context, id uint32) { s <- fmt.Sprint(id) }
+func (s previousEvents) Seen(_ context.Context, id uint32) { s <- fmt.Sprint(id) }
 
 // callAsNow calls a server of either version with the current version.
 func callAsNow(ctx context.Context, channel *tombolo.Channel, isNow bool) {
-	told := make(seen, 1)
-	client, err := growth.NewGrowthClient(channel, told)
+	events := make(currentEvents, 1)
+	client, err := growth.NewGrowthClient(channel, events)
 	check("bind", err)
 	due := uint64(1)
 	note := growth.Note{Text: because, Mood: 77, Tags: []string{"x", "x", "x", "x"}, Due: &due}
@@ -114,7 +114,7 @@ func callAsNow(ctx context.Context, channel *tombolo.Channel, isNow bool) {
 		count := uint32(4)
 		expected.Note, expected.Count = note, &count
 		expected.Note.Tags = []string{"a", "ü"}
-		by = observer
+		by = seenBy
 	}
 	expect("look, now", wire(&reply), wire(&expected))
 	number, err := client.Number(ctx)
@@ -122,14 +122,14 @@ func callAsNow(ctx context.Context, channel *tombolo.Channel, isNow bool) {
 	expect("an unknown call", errors.Is(err, stubs.ErrUnknownCall), !isNow)
 	check("poke", client.Poke(ctx))
 	check("forget", client.Forget(ctx, 3, "old"))
-	expect("told", wait(ctx, told), fmt.Sprint(8, by))
+	expect("told", wait(ctx, events), fmt.Sprint(8, by))
 	check("close", client.Stub().Close())
 }
 
 // callAsBefore calls a server of either version with the previous version.
 func callAsBefore(ctx context.Context, channel *tombolo.Channel, isNow bool) {
-	told := make(seenBefore, 1)
-	client, err := before.NewGrowthClient(channel, told)
+	events := make(previousEvents, 1)
+	client, err := before.NewGrowthClient(channel, events)
 	check("bind", err)
 	reply, err := client.Look(ctx, before.Note{Text: "hello"})
 	check("look", err)
@@ -140,7 +140,7 @@ func callAsBefore(ctx context.Context, channel *tombolo.Channel, isNow bool) {
 	}
 	expect("look, before", fmt.Sprint(reply.Note.Text, reply.Thing.Case, reply.Stamp.Node), fmt.Sprint("hello", thing, stampNode))
 	check("forget", client.Forget(ctx, 3))
-	expect("told", wait(ctx, told), "8")
+	expect("told", wait(ctx, events), "8")
 	// Of news it knows nothing.
 	expect("unknown events", client.Stub().Counts().Unknown, unknown)
 	check("close", client.Stub().Close())

@@ -48,9 +48,9 @@ func expect[T comparable](what string, actual, expected T) {
 }
 
 // wait waits for the expected events.
-func wait[T any](ctx context.Context, told <-chan T) (value T) {
+func wait[T any](ctx context.Context, events <-chan T) (value T) {
 	select {
-	case value = <-told:
+	case value = <-events:
 	case <-ctx.Done():
 		fail("wait", "nothing was told")
 	}

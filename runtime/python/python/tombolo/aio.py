@@ -51,30 +51,30 @@ class AsyncBulkChannel:
 
     async def recv(self, timeout: float = 30.0) -> Arrival:
         """As :meth:`BulkChannel.recv <tombolo.BulkChannel.recv>`."""
-        return await self._until(lambda: self._bulk.recv(0), False, timeout)
+        return await self._retry_until(lambda: self._bulk.recv(0), False, timeout)
 
     async def move_to(self, buffers: Buffers, metadata: Any = b"", timeout: float = 30.0) -> None:
         """As :meth:`BulkChannel.move_to <tombolo.BulkChannel.move_to>`."""
-        await self._until(lambda: self._bulk.move_to(buffers, metadata, 0), True, timeout)
+        await self._retry_until(lambda: self._bulk.move_to(buffers, metadata, 0), True, timeout)
 
     async def share(self, buffers: Union[Buffers, Shared], metadata: Any = b"", timeout: float = 30.0) -> Any:
         """As :meth:`BulkChannel.share <tombolo.BulkChannel.share>`."""
-        return await self._until(lambda: self._bulk.share(buffers, metadata, 0), True, timeout)
+        return await self._retry_until(lambda: self._bulk.share(buffers, metadata, 0), True, timeout)
 
     async def pass_to(self, buffer: Buffer, metadata: Any = b"", timeout: float = 30.0) -> None:
         """As :meth:`BulkChannel.pass_to <tombolo.BulkChannel.pass_to>`."""
-        await self._until(lambda: self._bulk.pass_to(buffer, metadata, 0), True, timeout)
+        await self._retry_until(lambda: self._bulk.pass_to(buffer, metadata, 0), True, timeout)
 
     async def release(self, shared: Shared, metadata: Any = b"", timeout: float = 30.0) -> None:
         """As :meth:`BulkChannel.release <tombolo.BulkChannel.release>`."""
-        await self._until(lambda: self._bulk.release(shared, metadata, 0), True, timeout)
+        await self._retry_until(lambda: self._bulk.release(shared, metadata, 0), True, timeout)
 
     def settle(self) -> None:
         """As :meth:`BulkChannel.settle <tombolo.BulkChannel.settle>`, and wakes the tasks that receive. Do not call the method of the
         underlying channel while tasks wait: it consumes the wake-ups of what it finds.
         """
         self._bulk.settle()
-        self._wake(but_room=True)
+        self._wake(keep_senders=True)
 
     async def assign(self, pool: Pool, timeout: float = 30.0) -> None:
         """As :meth:`BulkChannel.assign <tombolo.BulkChannel.assign>`, on a thread; the channel is not usable meanwhile."""
@@ -83,7 +83,7 @@ class AsyncBulkChannel:
 
     async def recv_pool(self, timeout: float = 30.0) -> Pool:
         """Waits until the peer has assigned a pool. Drops everything else that arrives before."""
-        return await self._before(self._next_pool(), timeout, "that a pool was assigned")
+        return await self._with_timeout(self._next_pool(), timeout, "that a pool was assigned")
 
     async def _next_pool(self) -> Pool:
         while True:
@@ -91,24 +91,24 @@ class AsyncBulkChannel:
             if arrival.kind == "pool" and arrival.pool is not None:
                 return arrival.pool
 
-    async def _until(self, attempt: Callable[[], _Result], for_room: bool, timeout: float) -> _Result:
+    async def _retry_until(self, attempt: Callable[[], _Result], for_room: bool, timeout: float) -> _Result:
         try:
             return attempt()
         except WouldBlock:
             if timeout == 0:
                 raise
         what = "that there was room" if for_room else "that something arrived"
-        return await self._before(self._again(attempt, for_room), timeout, what)
+        return await self._with_timeout(self._retry(attempt, for_room), timeout, what)
 
-    async def _before(self, work: Awaitable[_Result], timeout: float, what: str) -> _Result:
+    async def _with_timeout(self, work: Awaitable[_Result], timeout: float, what: str) -> _Result:
         try:
             return await asyncio.wait_for(work, None if timeout == float("inf") else timeout)
         except asyncio.TimeoutError:
             raise TimedOut(f"{what} on {self._bulk!r} did not happen within {timeout} s") from None
 
-    async def _again(self, attempt: Callable[[], _Result], for_room: bool) -> _Result:
+    async def _retry(self, attempt: Callable[[], _Result], for_room: bool) -> _Result:
         while True:
-            await self._changed(for_room)
+            await self._wait_for_change(for_room)
             try:
                 return attempt()
             except WouldBlock:
@@ -116,7 +116,7 @@ class AsyncBulkChannel:
                     # The descriptor does not signal again what the attempt has taken in: wake the receivers.
                     self.settle()
 
-    async def _changed(self, for_room: bool) -> None:
+    async def _wait_for_change(self, for_room: bool) -> None:
         waiting: asyncio.Future[None] = self._loop.create_future()
         self._waiting[waiting] = for_room
         try:
@@ -134,11 +134,11 @@ class AsyncBulkChannel:
             if not self._waiting:
                 self._unwatch()
 
-    def _wake(self, but_room: bool = False) -> None:
+    def _wake(self, keep_senders: bool = False) -> None:
         for waiting, for_room in list(self._waiting.items()):
-            if not waiting.done() and not (but_room and for_room):
+            if not waiting.done() and not (keep_senders and for_room):
                 waiting.set_result(None)
-        if not but_room:
+        if not keep_senders:
             self._unwatch()
 
     def _watch(self) -> None:

@@ -226,7 +226,7 @@ class Files:
         """Opens a file with the modes of the built-in ``open``: text, or bytes with ``b`` in the mode; buffered, or a
         :class:`RawFile` with ``buffering=0``. Text is UTF-8 by default.
         """
-        kind, binary = _mode(mode)
+        kind, binary = _parse_mode(mode)
         if binary and (encoding, errors, newline) != (None, None, None):
             raise ValueError("binary mode takes no encoding, errors or newline")
         if buffering == 0 and not binary:
@@ -236,7 +236,7 @@ class Files:
         opened = self._service.open(path, write, kind[0] in "wa", kind[0] == "x", kind[0] == "w")
         raw = RawFile(opened, path, kind.replace("+", "b+") if "+" in kind else kind + "b")
         try:
-            return _layered(raw, binary, buffering, (encoding, errors, newline))
+            return _wrap_layers(raw, binary, buffering, (encoding, errors, newline))
         except BaseException:
             raw.close()
             raise
@@ -260,7 +260,7 @@ class Files:
         return self._service.granted()
 
 
-def _mode(mode: str) -> tuple[str, bool]:
+def _parse_mode(mode: str) -> tuple[str, bool]:
     """Parses a mode of ``open``: returns it without the text or binary flag, and whether it is binary."""
     letters = sorted(mode)
     kinds = [letter for letter in letters if letter in "rwxa"]
@@ -270,7 +270,7 @@ def _mode(mode: str) -> tuple[str, bool]:
     return kinds[0] + ("+" if "+" in rest else ""), "b" in rest
 
 
-def _layered(raw: RawFile, binary: bool, buffering: int, text: tuple[Any, Any, Any]) -> Any:
+def _wrap_layers(raw: RawFile, binary: bool, buffering: int, text: tuple[Any, Any, Any]) -> Any:
     """Wraps a raw file in the layers that ``open`` would use."""
     if buffering == 0:
         return raw

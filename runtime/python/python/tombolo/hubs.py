@@ -32,7 +32,7 @@ from ._native import DEFAULT_TIMEOUT, Begun, Domain, HubEnd, Mapping, TaskEnd
 from .errors import HubClosed, HubRefused
 
 _Self = TypeVar("_Self")
-_Lent = TypeVar("_Lent", bound="_Held")
+_HeldSelf = TypeVar("_HeldSelf", bound="_Held")
 
 #: ``struct`` formats of the numeric value types.
 _NUMBERS = {
@@ -55,13 +55,13 @@ class _Codec(NamedTuple):
     decode: Callable[[bytes], Any]
 
 
-def _nothing(value: Any) -> bytes:
+def _encode_unit(value: Any) -> bytes:
     if value is not None:
         raise TypeError(f"a value of type 'unit' is None, not {value!r}")
     return b""
 
 
-def _parts(value_type: str) -> list[str]:
+def _element_types(value_type: str) -> list[str]:
     """Splits the type of a tuple into its element types."""
     parts, depth, begun = [], 0, 1
     for at, letter in enumerate(value_type):
@@ -97,7 +97,7 @@ def _tuple_codec(codecs: Sequence[_Codec]) -> _Codec:
 def _codec(value_type: str) -> _Codec:
     value_type = value_type.strip()
     if value_type.startswith("("):
-        return _tuple_codec([_codec(part) for part in _parts(value_type)])
+        return _tuple_codec([_codec(part) for part in _element_types(value_type)])
     form = _NUMBERS.get(value_type)
     if form is not None:
         number = struct.Struct(form)
@@ -105,11 +105,11 @@ def _codec(value_type: str) -> _Codec:
     if value_type == "text":
         return _Codec(str.encode, bytes.decode)
     if value_type == "unit":
-        return _Codec(_nothing, lambda data: None)
+        return _Codec(_encode_unit, lambda data: None)
     return _Codec(bytes, bytes)
 
 
-def _decoded(hub: HubEnd, codec: _Codec, data: bytes) -> Any:
+def _decode(hub: HubEnd, codec: _Codec, data: bytes) -> Any:
     try:
         return codec.decode(data)
     except (struct.error, ValueError) as error:
@@ -141,7 +141,7 @@ class _Hub:
         return f"<tombolo.hubs.{type(self).__name__} {self.name!r} on {self.node}>"
 
     # Converts what a get or a select returns.
-    def _lend(self, taken: Any) -> Any:
+    def _convert_result(self, taken: Any) -> Any:
         return taken
 
 
@@ -153,7 +153,7 @@ class _Closable(_Hub):
         self._end.close()
 
 
-class _Valued(_Closable):
+class _ValueChannel(_Closable):
     def __init__(self, end: HubEnd, value_type: str) -> None:
         super().__init__(end)
         self._codec = _codec(value_type)
@@ -166,8 +166,8 @@ class _Valued(_Closable):
         # An empty channel is true too, although its length is 0.
         return True
 
-    def _lend(self, taken: Any) -> Any:
-        return _decoded(self._end, self._codec, taken)
+    def _convert_result(self, taken: Any) -> Any:
+        return _decode(self._end, self._codec, taken)
 
 
 class _Held:
@@ -189,7 +189,7 @@ class _Held:
             self._held = False
             self._end.release(self._token)
 
-    def __enter__(self: _Lent) -> _Lent:
+    def __enter__(self: _HeldSelf) -> _HeldSelf:
         return self
 
     def __exit__(
@@ -238,7 +238,7 @@ class Block(_Held):
         return memoryview(self._memory)[self._number * size : (self._number + 1) * size]
 
 
-class Chan(_Valued):
+class Chan(_ValueChannel):
     """A port or fifo, opened by :meth:`Task.chan`. A port is Go's unbuffered channel: a send completes when a receiver takes the
     value. A fifo is Go's buffered channel: a send completes when the value is stored.
     """
@@ -249,7 +249,7 @@ class Chan(_Valued):
 
     def recv(self, timeout: float = DEFAULT_TIMEOUT) -> Any:
         """Receives a value. Raises ``HubClosed`` when the channel is closed and empty."""
-        return self._lend(self._end.get(timeout))
+        return self._convert_result(self._end.get(timeout))
 
     def __iter__(self) -> Iterator[Any]:
         """Receives until it is closed and empty."""
@@ -295,9 +295,9 @@ class Resource(_Hub):
 
     def lock(self, timeout: float = DEFAULT_TIMEOUT) -> Owned:
         """Locks the resource, waiting while another task owns it. Raises ``HubHeld`` if this task owns it."""
-        return self._lend(self._end.get(timeout))
+        return self._convert_result(self._end.get(timeout))
 
-    def _lend(self, taken: Any) -> Owned:
+    def _convert_result(self, taken: Any) -> Owned:
         return Owned(self._end, taken)
 
 
@@ -320,9 +320,9 @@ class Pool(_Hub):
 
     def allocate(self, timeout: float = DEFAULT_TIMEOUT) -> Block:
         """Allocates a block, waiting until one is free. It contains what its last holder left."""
-        return self._lend(self._end.get(timeout))
+        return self._convert_result(self._end.get(timeout))
 
-    def _lend(self, taken: Any) -> Block:
+    def _convert_result(self, taken: Any) -> Block:
         return Block(self._end, taken, self._memory)
 
 
@@ -330,7 +330,7 @@ class Pool(_Hub):
 Arm = Union[_Hub, "tuple[_Valued, Any]"]
 
 
-def _arms(arms: Sequence[Arm]) -> list[tuple[HubEnd, Optional[bytes]]]:
+def _select_ends(arms: Sequence[Arm]) -> list[tuple[HubEnd, Optional[bytes]]]:
     ends: list[tuple[HubEnd, Optional[bytes]]] = []
     for arm in arms:
         if isinstance(arm, tuple):
@@ -341,13 +341,13 @@ def _arms(arms: Sequence[Arm]) -> list[tuple[HubEnd, Optional[bytes]]]:
     return ends
 
 
-def _chosen(arms: Sequence[Arm], result: tuple[int, Any]) -> tuple[int, Any]:
+def _select_result(arms: Sequence[Arm], result: tuple[int, Any]) -> tuple[int, Any]:
     index, taken = result
     arm = arms[index]
-    return index, None if isinstance(arm, tuple) or taken is None else arm._lend(taken)
+    return index, None if isinstance(arm, tuple) or taken is None else arm._convert_result(taken)
 
 
-class _Opens:
+class _TaskBase:
     """Base class of both kinds of tasks."""
 
     def __init__(self, domain: Domain, priority: Optional[int] = None) -> None:
@@ -359,7 +359,7 @@ class _Opens:
         return self._end.inherited_priority()
 
 
-class Task(_Opens):
+class Task(_TaskBase):
     """The user of hubs: one thread of a program.
 
     `priority`, 0 to 255, is that of the task's requests in the queues of hubs; larger is more urgent. The default is the one in the
@@ -395,10 +395,10 @@ class Task(_Opens):
 
             index, value = task.select(jobs, (results, 7), done)
         """
-        return _chosen(arms, self._end.select(_arms(arms), timeout))
+        return _select_result(arms, self._end.select(_select_ends(arms), timeout))
 
 
-class AsyncChan(_Valued):
+class AsyncChan(_ValueChannel):
     """A :class:`Chan` in asyncio."""
 
     def __init__(self, task: AsyncTask, end: HubEnd, value_type: str) -> None:
@@ -407,11 +407,11 @@ class AsyncChan(_Valued):
 
     async def send(self, value: Any, timeout: float = DEFAULT_TIMEOUT) -> None:
         """As :meth:`Chan.send`. A cancelled send may have sent the value."""
-        await self._task._done(self._end.start_put(self._codec.encode(value), timeout))
+        await self._task._wait_for(self._end.start_put(self._codec.encode(value), timeout))
 
     async def recv(self, timeout: float = DEFAULT_TIMEOUT) -> Any:
         """As :meth:`Chan.recv`. A value that arrives for a cancelled receive goes to the next one."""
-        return self._lend(await self._task._done(self._end.start_get(timeout)))
+        return self._convert_result(await self._task._wait_for(self._end.start_get(timeout)))
 
     def __aiter__(self) -> AsyncChan:
         """Receives until it is closed and empty."""
@@ -435,11 +435,11 @@ class AsyncEvent(_AsyncHub, _Closable):
 
     async def raise_(self, timeout: float = DEFAULT_TIMEOUT) -> None:
         """As :meth:`Event.raise_`."""
-        await self._task._done(self._end.start_put(b"", timeout))
+        await self._task._wait_for(self._end.start_put(b"", timeout))
 
     async def wait(self, timeout: float = DEFAULT_TIMEOUT) -> None:
         """As :meth:`Event.wait`."""
-        await self._task._done(self._end.start_get(timeout))
+        await self._task._wait_for(self._end.start_get(timeout))
 
 
 class AsyncSemaphore(_AsyncHub, _Closable):
@@ -447,11 +447,11 @@ class AsyncSemaphore(_AsyncHub, _Closable):
 
     async def signal(self, timeout: float = DEFAULT_TIMEOUT) -> None:
         """As :meth:`Semaphore.signal`."""
-        await self._task._done(self._end.start_put(b"", timeout))
+        await self._task._wait_for(self._end.start_put(b"", timeout))
 
     async def wait(self, timeout: float = DEFAULT_TIMEOUT) -> None:
         """As :meth:`Semaphore.wait`."""
-        await self._task._done(self._end.start_get(timeout))
+        await self._task._wait_for(self._end.start_get(timeout))
 
 
 class AsyncResource(_AsyncHub):
@@ -459,13 +459,13 @@ class AsyncResource(_AsyncHub):
 
     async def lock(self, timeout: float = DEFAULT_TIMEOUT) -> Owned:
         """As :meth:`Resource.lock`."""
-        return self._lend(await self._task._done(self._end.start_get(timeout)))
+        return self._convert_result(await self._task._wait_for(self._end.start_get(timeout)))
 
-    def _lend(self, taken: Any) -> Owned:
+    def _convert_result(self, taken: Any) -> Owned:
         return Owned(self._end, taken)
 
 
-class AsyncTask(_Opens):
+class AsyncTask(_TaskBase):
     """A :class:`Task` in the event loop of asyncio. Any number of coroutines may use it, and wait concurrently::
 
         task = AsyncTask(tombolo.attach())
@@ -507,24 +507,24 @@ class AsyncTask(_Opens):
 
     async def select(self, *arms: Arm, timeout: float = DEFAULT_TIMEOUT) -> tuple[int, Any]:
         """As :meth:`Task.select`."""
-        return _chosen(arms, await self._done(self._end.start_select(_arms(arms), timeout)))
+        return _select_result(arms, await self._wait_for(self._end.start_select(_select_ends(arms), timeout)))
 
-    async def _done(self, begun: Begun) -> Any:
+    async def _wait_for(self, begun: Begun) -> Any:
         try:
             while True:
-                self._hear()
+                self._receive_answers()
                 result = begun.try_take()
                 if result is not None:
                     return result[0]
-                await self._changed(begun.seconds_left())
+                await self._wait_for_change(begun.seconds_left())
         finally:
             begun.withdraw()
 
-    def _hear(self) -> None:
+    def _receive_answers(self) -> None:
         if self._end.hear():
             self._wake()
 
-    async def _changed(self, seconds: float) -> None:
+    async def _wait_for_change(self, seconds: float) -> None:
         if not self._waiting:
             self._loop.add_reader(self._end.fileno(), self._wake)
         waiting: asyncio.Future[None] = self._loop.create_future()

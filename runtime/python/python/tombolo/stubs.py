@@ -120,7 +120,7 @@ class Client(ClientEnd):
         slots: Optional[int] = None,
         spin: Optional[float] = None,
     ) -> Any:
-        """A client of the program that exports a name. ``timeout`` is what its calls have unless they say otherwise."""
+        """Connects to the program that exports a name. ``timeout`` is the default timeout of calls."""
         options = {"timeout": connect_timeout, "slots": slots, "spin": spin}
         channel = domain.connect(name, interface_hash=cls.INTERFACE.hash, **options)
         return cls(channel, events, timeout=timeout)
@@ -167,9 +167,9 @@ def _wake(waiting: asyncio.Future[None]) -> None:
 class _Watcher:
     """Wakes tasks when an end of a channel becomes readable or has room, with one reader in the loop for all."""
 
-    def __init__(self, end: Any, happened: Callable[[], None]) -> None:
+    def __init__(self, end: Any, on_ready: Callable[[], None]) -> None:
         self._end = end
-        self._happened = happened
+        self._on_ready = on_ready
         self._loop = asyncio.get_running_loop()
         self._descriptor = end.fileno()
         # The sender that waits for room; the others queue behind it on the lock.
@@ -182,7 +182,7 @@ class _Watcher:
         self._scheduled = False
         if self._for_room is not None and not self._for_room.done():
             self._for_room.set_result(None)
-        self._happened()
+        self._on_ready()
         self.arm()
 
     def arm(self) -> None:
@@ -211,7 +211,7 @@ class _Watcher:
                 try:
                     return attempt()
                 except NoRoom:
-                    await self._room(end)
+                    await self._wait_for_room(end)
 
     async def send_before(self, attempt: Callable[[], Any], seconds: float) -> Any:
         """As :meth:`send`, but `seconds` limits the total time."""
@@ -225,7 +225,7 @@ class _Watcher:
         except asyncio.TimeoutError:
             raise NoRoom(_NO_ROOM) from None
 
-    async def _room(self, end: float) -> None:
+    async def _wait_for_room(self, end: float) -> None:
         waiting = self._for_room = self._loop.create_future()
         self.arm()
         timer = self._loop.call_at(end, _wake, waiting)
@@ -254,7 +254,7 @@ class AsyncClient:
     INTERFACE: ClassVar[Interface]
 
     def __init__(self, channel: Channel, events: Any = None, *, timeout: float = 30.0) -> None:
-        self._client = self._sync()(channel, events, timeout=timeout)
+        self._client = self._blocking_class()(channel, events, timeout=timeout)
         self._timeout = timeout
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._failure: Optional[BaseException] = None
@@ -262,12 +262,12 @@ class AsyncClient:
         self._watcher.arm()
 
     @classmethod
-    def _sync(cls) -> type[Client]:
-        made = cls.__dict__.get("_sync_class")
-        if made is None:
-            made = type("Client", (Client,), {"INTERFACE": cls.INTERFACE})
-            cls._sync_class = made  # type: ignore[attr-defined]
-        return made
+    def _blocking_class(cls) -> type[Client]:
+        blocking_class = cls.__dict__.get("_cached_class")
+        if blocking_class is None:
+            blocking_class = type("Client", (Client,), {"INTERFACE": cls.INTERFACE})
+            cls._cached_class = blocking_class  # type: ignore[attr-defined]
+        return blocking_class
 
     @classmethod
     async def connect(
@@ -280,7 +280,7 @@ class AsyncClient:
         timeout: float = 30.0,
         slots: Optional[int] = None,
     ) -> Any:
-        """A client of the program that exports a name. ``timeout`` is what its calls have unless they say otherwise."""
+        """Connects to the program that exports a name. ``timeout`` is the default timeout of calls."""
 
         def connect() -> Channel:
             return domain.connect(name, timeout=connect_timeout, slots=slots, interface_hash=cls.INTERFACE.hash)
@@ -375,21 +375,21 @@ class AsyncServer:
     INTERFACE: ClassVar[Interface]
 
     def __init__(self, channel: Channel, handler: Any) -> None:
-        self._server = self._sync()(channel, handler)
+        self._server = self._blocking_class()(channel, handler)
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._others: set[asyncio.Task[None]] = set()
+        self._message_tasks: set[asyncio.Task[None]] = set()
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watcher = _Watcher(self._server, self._take)
         self._take()
         self._watcher.arm()
 
     @classmethod
-    def _sync(cls) -> type[Server]:
-        made = cls.__dict__.get("_sync_class")
-        if made is None:
-            made = type("Server", (Server,), {"INTERFACE": cls.INTERFACE})
-            cls._sync_class = made  # type: ignore[attr-defined]
-        return made
+    def _blocking_class(cls) -> type[Server]:
+        blocking_class = cls.__dict__.get("_cached_class")
+        if blocking_class is None:
+            blocking_class = type("Server", (Server,), {"INTERFACE": cls.INTERFACE})
+            cls._cached_class = blocking_class  # type: ignore[attr-defined]
+        return blocking_class
 
     @classmethod
     async def run(cls, domain: Domain, name: str, handler: Any) -> None:
@@ -406,17 +406,17 @@ class AsyncServer:
                     return
                 message, number, values = taken
                 if message is None:
-                    given_up = self._tasks.get(number)
-                    if given_up is not None:
-                        given_up.cancel()
+                    cancelled = self._tasks.get(number)
+                    if cancelled is not None:
+                        cancelled.cancel()
                     continue
                 task = loop.create_task(self._serve(message, number, values))
                 if number:
                     self._tasks[number] = task
                     task.add_done_callback(lambda _done, number=number: self._tasks.pop(number, None))
                 else:
-                    self._others.add(task)
-                    task.add_done_callback(self._others.discard)
+                    self._message_tasks.add(task)
+                    task.add_done_callback(self._message_tasks.discard)
         except PeerGone:
             self.close()
         except NoRoom:
@@ -476,7 +476,7 @@ class AsyncServer:
         """Closes the channel, and cancels the calls being served. Closing it again does nothing."""
         self._watcher.close()
         self._server.close()
-        for task in [*self._tasks.values(), *self._others]:
+        for task in [*self._tasks.values(), *self._message_tasks]:
             task.cancel()
         if not self._ended.done():
             self._ended.set_result(None)
@@ -486,13 +486,13 @@ async def accept_each(listener: Listener, serve: Callable[[Channel], AsyncServer
     """Accepts clients until this is cancelled, then closes their servers."""
     loop = asyncio.get_running_loop()
     served: set[AsyncServer] = set()
-    came = asyncio.Event()
-    loop.add_reader(listener.fileno(), came.set)
+    arrived = asyncio.Event()
+    loop.add_reader(listener.fileno(), arrived.set)
     try:
         while True:
-            came.clear()
+            arrived.clear()
             if not listener.arm():
-                await came.wait()
+                await arrived.wait()
                 continue
             try:
                 channel = await loop.run_in_executor(None, listener.accept, 0.0)

@@ -46,7 +46,7 @@ _Self = TypeVar("_Self", bound="Tasks")
 #: Body of a task: a coroutine function, or a function that does not wait.
 Body = Callable[["Context", Any], Union[Any, Awaitable[Any]]]
 
-_NOT_A_VALUE = (struct.error, UnicodeError, TypeError, ValueError, AttributeError)
+_CONVERSION_ERRORS = (struct.error, UnicodeError, TypeError, ValueError, AttributeError)
 
 
 class Function:
@@ -61,13 +61,13 @@ class Function:
         return f"<tombolo.tasks.Function {self.name}({self.argument}) -> {self.result}>"
 
     @property
-    def _names(self) -> tuple[str, str, str]:
+    def _signature(self) -> tuple[str, str, str]:
         return self.name, self.argument, self.result
 
     def _encode(self, argument: Any) -> bytes:
         try:
             return self._argument.encode(argument)
-        except _NOT_A_VALUE as error:
+        except _CONVERSION_ERRORS as error:
             raise TaskRefused(
                 f"{argument!r} is not an argument of task {self.name!r}, whose type is '{self.argument}': {error}"
             ) from None
@@ -75,7 +75,7 @@ class Function:
     def _decode(self, result: bytes) -> Any:
         try:
             return self._result.decode(result)
-        except _NOT_A_VALUE as error:
+        except _CONVERSION_ERRORS as error:
             raise TaskRefused(
                 f"the result of task {self.name!r} is not a value of its type '{self.result}': {error}"
             ) from None
@@ -107,17 +107,17 @@ class Join:
         loop = asyncio.get_running_loop()
         changed: asyncio.Future[None] = loop.create_future()
 
-        def told() -> None:
+        def on_change() -> None:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(lambda: changed.done() or changed.set_result(None))
 
-        result = self._end.poll(told)
+        result = self._end.poll(on_change)
         if result is None:
             try:
                 await asyncio.wait_for(changed, None if timeout == float("inf") else timeout)
             except asyncio.TimeoutError:
                 raise TimedOut(f"task {self._function.name!r} has not ended in {timeout} s; wait longer, or cancel it") from None
-            result = self._end.poll(told)
+            result = self._end.poll(on_change)
         if result is None:
             raise TimedOut(f"task {self._function.name!r} was waited for twice")
         return self._function._decode(result[0])
@@ -153,7 +153,7 @@ class Tasks:
 
     def go(self, function: Function, argument: Any = None, node: Optional[str] = None) -> Join:
         """Starts a task on a worker of `node`, or of any node. The task runs when a worker asks for it."""
-        return Join(self._end.go(function._names, function._encode(argument), node), function)
+        return Join(self._end.go(function._signature, function._encode(argument), node), function)
 
     @property
     def workers(self) -> list[Worker]:
@@ -201,7 +201,7 @@ class Context:
 
     def go(self, function: Function, argument: Any = None, node: Optional[str] = None) -> Join:
         """Starts a task on a worker of `node`, or on any worker, this one included."""
-        end = self._employment.go(function._names, function._encode(argument), node)
+        end = self._employment.go(function._signature, function._encode(argument), node)
         return Join(end, function, self._employment.flush)
 
 
@@ -230,29 +230,29 @@ class Functions:
             sys.exit(0)
 
 
-class _Light(collections.abc.Coroutine[Any, Any, Any]):
+class _TaskCoroutine(collections.abc.Coroutine[Any, Any, Any]):
     """The coroutine of a task: reports how long it ran to its worker when it first waits, or ends."""
 
     def __init__(self, coroutine: collections.abc.Coroutine[Any, Any, Any], release: Callable[[float], None]) -> None:
         self._coroutine, self._release = coroutine, release
-        self._fresh = True
+        self._unreported = True
 
     def _step(self, step: Callable[..., Any], *values: Any) -> Any:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         try:
             awaited = step(*values)
         except BaseException:
-            self._ran(begun)
+            self._report_run(start)
             raise
         # A coroutine that only yields to others (`sleep(0)`) yields None: that is not a wait.
         if awaited is not None:
-            self._ran(begun)
+            self._report_run(start)
         return awaited
 
-    def _ran(self, begun: float) -> None:
-        if self._fresh:
-            self._fresh = False
-            self._release(time.perf_counter() - begun)
+    def _report_run(self, start: float) -> None:
+        if self._unreported:
+            self._unreported = False
+            self._release(time.perf_counter() - start)
 
     def send(self, value: Any) -> Any:
         return self._step(self._coroutine.send, value)
@@ -282,28 +282,28 @@ class _Worker:
             return
         self._context = Context(domain, self._end)
         loop = asyncio.get_running_loop()
-        self._over: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._end.fileno(), self._hear)
-        loop.call_soon(self._hear)
+        self._finished: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._end.fileno(), self._process_instructions)
+        loop.call_soon(self._process_instructions)
         try:
-            await self._over
+            await self._finished
         finally:
             loop.remove_reader(self._end.fileno())
 
     def _fail(self, error: BaseException) -> None:
-        if self._over.done():
+        if self._finished.done():
             return
         if isinstance(error, Closed):
-            self._over.set_result(None)
+            self._finished.set_result(None)
         else:
-            self._over.set_exception(error)
+            self._finished.set_exception(error)
 
-    def _hear(self) -> None:
+    def _process_instructions(self) -> None:
         try:
             while True:
                 instruction = self._end.next()
                 if instruction is not None:
-                    self._take_in(*instruction)
+                    self._handle_instruction(*instruction)
                     continue
                 self._end.flush()
                 if not self._end.hear():
@@ -311,7 +311,7 @@ class _Worker:
         except Exception as error:
             self._fail(error)
 
-    def _take_in(self, task: int, number: Optional[int], argument: bytes) -> None:
+    def _handle_instruction(self, task: int, number: Optional[int], argument: bytes) -> None:
         if number is None:
             running = self._tasks.get(task)
             if running is not None:
@@ -323,11 +323,11 @@ class _Worker:
             return
         try:
             value = function._argument.decode(argument)
-        except _NOT_A_VALUE:
+        except _CONVERSION_ERRORS:
             self._refuse(task, "argument")
             return
-        light = _Light(self._run(body, value), self._release)
-        started = asyncio.get_running_loop().create_task(light)
+        coroutine = _TaskCoroutine(self._run(body, value), self._release)
+        started = asyncio.get_running_loop().create_task(coroutine)
         self._tasks[task] = started
         started.add_done_callback(lambda ended: self._ended(task, function, ended))
 
@@ -357,7 +357,7 @@ class _Worker:
                 return
             try:
                 result = function._result.encode(ended.result())
-            except _NOT_A_VALUE as wrong:
+            except _CONVERSION_ERRORS as wrong:
                 text = f"it returned {ended.result()!r}, which is not a value of its type '{function.result}': {wrong}"
                 self._end.failed(task, "exception", text)
                 return

@@ -13,8 +13,8 @@ from tombolo.interfaces import kv
 MODULES = {"tombolo": tombolo, "kv": kv}
 
 
-def made(tree):
-    """The names that a fragment binds, anywhere."""
+def bound_names(tree):
+    """Yields the names that a fragment binds."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             yield node.id
@@ -29,7 +29,7 @@ def made(tree):
                 yield (alias.asname or alias.name).split(".")[0]
 
 
-def mistakes(tree, known):
+def find_mistakes(tree, known):
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id not in known:
             yield node.lineno, f"`{node.id}` is made nowhere on the page"
@@ -51,9 +51,9 @@ def main():
             print(f"{page}:{int(first) + (error.lineno or 0)}: {error.msg}")
             failed = True
             continue
-        names.update(made(tree))
-        for at, mistake in mistakes(tree, names):
-            print(f"{page}:{int(first) + at}: {mistake}")
+        names.update(bound_names(tree))
+        for line_offset, mistake in find_mistakes(tree, names):
+            print(f"{page}:{int(first) + line_offset}: {mistake}")
             failed = True
     return failed
 
