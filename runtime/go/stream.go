@@ -18,7 +18,8 @@ const (
 	frameFarEnd = 0xfffffffe
 )
 
-// queueCapacity is the capacity of the queues of a stream: messages waiting for the socket, or to be received.
+// queueCapacity is the capacity of the queues of a stream: messages waiting for the socket, or to be
+// received.
 const queueCapacity = 64
 
 // flushTime limits how long a closed stream may take to send the messages accepted before.

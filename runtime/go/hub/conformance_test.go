@@ -221,8 +221,8 @@ func (s *search) setAsideCount(g, c int) (count int) {
 	return count
 }
 
-// receiveFromSender returns the states after a receive from a waiting sender, for unbuffered channels. A receive finds a
-// buffered channel empty only if no sender waits, as sends to an empty one complete at once.
+// receiveFromSender returns the states after a receive from a waiting sender, for unbuffered channels. A
+// receive finds a buffered channel empty only if no sender waits, as sends to an empty one complete at once.
 func (s *search) receiveFromSender(m *model, g, c int) (all []*model) {
 	if s.program.capacities[c] > 0 {
 		return nil

@@ -230,7 +230,8 @@ func (c *Client) endError() error {
 	return c.err
 }
 
-// notSentError returns the error of a message that was not sent: Ended, unless a limit or the context caused it.
+// notSentError returns the error of a message that was not sent: Ended, unless a limit or the context caused
+// it.
 func notSentError(err error) error {
 	var limit *OverLimit
 	if errors.As(err, &limit) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {

@@ -188,8 +188,8 @@ func (s *Server) dispatch(ctx context.Context, message []byte, calls *sync.WaitG
 	}
 }
 
-// register records a call as outstanding. It answers a call beyond the limit with a fault, and ignores one whose
-// number is in use.
+// register records a call as outstanding. It answers a call beyond the limit with a fault, and ignores one
+// whose number is in use.
 func (s *Server) register(head header, cancel context.CancelFunc) bool {
 	s.mutex.Lock()
 	if head.number == 0 || s.outstanding[head.number] != nil {

@@ -21,8 +21,8 @@ func (e *Malformed) Error() string {
 	return fmt.Sprintf("the message was refused: %s at byte %d", e.What, e.At)
 }
 
-// decodeState is that of a message being decoded: its first error, and a budget of bytes that may still be decoded. The
-// budget bounds the cost of short messages whose parts overlap.
+// decodeState is that of a message being decoded: its first error, and a budget of bytes that may still be
+// decoded. The budget bounds the cost of short messages whose parts overlap.
 type decodeState struct {
 	bytes  []byte
 	budget int
