@@ -373,7 +373,7 @@ fn lost_worker_ends_job_with_reason() {
     assert_ends("killed", &[], 128 + 9, &["worker process", "ended by signal 9", "the job ends"]);
     let words = [
         "thread 2 of a team of 3 on node",
-        "overflowed its stack of 304 KiB; OMP_STACKSIZE sets its size",
+        "overflowed its stack of 256 KiB; OMP_STACKSIZE sets its size",
         "signal 11",
     ];
     assert_ends("stack", &[("OMP_STACKSIZE", "256K")], 128 + 11, &words);
@@ -384,7 +384,7 @@ fn small_main_stack_is_reported_with_remedy() {
     let arena = ("OMP_TOMBOLO_ARENA", "32M");
     let words = [
         "main on node",
-        "overflowed its stack of 4144 KiB",
+        "overflowed its stack of 4096 KiB",
         "ulimit -s",
         "OMP_TOMBOLO_ARENA=64M gives it more",
     ];
