@@ -48,11 +48,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         options.steps.is_empty() || options.steps.iter().any(|name| step.name.contains(name.as_str()))
     };
     let mut steps: Vec<Step> = steps(workspace)?.into_iter().filter(wanted).collect();
-    let is_fresh_target = is_fresh_target(&workspace.target);
     if options.steps.is_empty() {
-        check_space(&workspace.target, is_fresh_target)?;
+        check_space(&workspace.target)?;
     }
-    if is_fresh_target {
+    if is_fresh_target(&workspace.target) {
         for step in &mut steps {
             step.command.env("CARGO_INCREMENTAL", "0");
         }

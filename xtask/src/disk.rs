@@ -16,8 +16,9 @@ const BUILT_TARGET_BYTES: u64 = 3 * GIB;
 const TEMPORARY_BYTES: u64 = GIB;
 
 /// Fails if the tests would fill a file system: they would fail one by one, half an hour into the run.
-pub(crate) fn check_space(target: &Path, is_new: bool) -> Result<(), Failure> {
-    let target_bytes = if is_new { NEW_TARGET_BYTES } else { BUILT_TARGET_BYTES };
+pub(crate) fn check_space(target: &Path) -> Result<(), Failure> {
+    let is_built = target.join("debug/deps").is_dir();
+    let target_bytes = if is_built { BUILT_TARGET_BYTES } else { NEW_TARGET_BYTES };
     let needs = [
         Need { folder: target.to_owned(), bytes: target_bytes, setting: "CARGO_TARGET_DIR" },
         Need { folder: std::env::temp_dir(), bytes: TEMPORARY_BYTES, setting: "TMPDIR" },
