@@ -7,6 +7,7 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 use tombolo_omp_team::constructs::barrier::barrier;
@@ -29,7 +30,17 @@ use tombolo_omp_team::team::thread::Thread;
 /// tenth as fast, which may have two threads.
 const SPEEDS: [(u32, u32); 3] = [(2, 30_000), (2, 12_000), (1, 3_000)];
 
+/// Number of workers that could run before their team knew its master.
+static ORPHANS: AtomicU32 = AtomicU32::new(0);
+
+/// Starts a worker of the calling thread's team. The worker's first work is already published.
 fn start(thread: &'static Thread) -> Result<(), String> {
+    // SAFETY: teams are never freed.
+    if let Some(team) = unsafe { thread.assigned_team.get().as_ref() }
+        && !team.member(0).thread().is_some_and(|master| ptr::eq(master, start::current()))
+    {
+        ORPHANS.fetch_add(1, Ordering::Relaxed);
+    }
     sys::start_thread(0, worker::worker, thread).map_err(|error| format!("error {error}"))
 }
 
@@ -98,6 +109,16 @@ fn thread_number_determines_the_node() {
     assert_eq!(small, [0, 1, 2]);
     assert_eq!(large.len(), 7);
     assert_eq!(region(7, |me| me.node), large);
+}
+
+#[test]
+fn workers_know_whom_to_wake_before_they_start() {
+    for threads in [24, 25] {
+        // Each has a new team, or one of a thread that has ended.
+        let teams = || std::thread::spawn(move || region(threads, |me| me.node).len()).join();
+        assert_eq!(teams().expect("no panic"), threads as usize);
+    }
+    assert_eq!(ORPHANS.load(Ordering::Relaxed), 0);
 }
 
 #[test]

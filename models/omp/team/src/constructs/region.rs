@@ -162,10 +162,10 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
     affinity::display(me);
 }
 
-/// Returns a team with room for `size` threads whose members are the caller's workers.
+/// Returns a team with room for `size` threads whose members are the caller and its workers.
 fn prepare_team(me: &'static Thread, size: u32) -> &'static Team {
     let root = me.root();
-    match me.cached_team.take() {
+    let team = match me.cached_team.take() {
         Some(team) if size <= 1 << team.order => team,
         Some(small) => {
             let team = Team::obtain(root, size);
@@ -183,7 +183,10 @@ fn prepare_team(me: &'static Thread, size: u32) -> &'static Team {
             team.retained_threads.set(1);
             team
         }
-    }
+    };
+    // A worker that finishes first wakes member 0, perhaps before the caller joins the region.
+    team.member(0).set_thread(me);
+    team
 }
 
 /// Acquires workers until the team has `size` threads, each on the node that follows from its number.

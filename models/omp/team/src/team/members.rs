@@ -267,15 +267,12 @@ impl Team {
         }
     }
 
-    /// Computes the threads' weights unless they are known for this size. The master is not a member yet.
+    /// Computes the threads' weights unless they are known for this size.
     pub(crate) fn compute_weights(&self, me: &Thread, size: u32) {
         if self.weights_size.replace(size) == size {
             return;
         }
-        let node = |id: u32| match self.member(id).thread() {
-            Some(thread) if id > 0 => thread.node,
-            _ => me.node,
-        };
+        let node = |id: u32| self.member(id).thread().map_or(me.node, |thread| thread.node);
         self.node_barriers()
             .unwrap_or_else(|| {
                 let made = NodeBarriers::place(me.store());
@@ -365,11 +362,7 @@ impl Team {
         // SAFETY: teams are never freed.
         let team: &'static Self = unsafe { &*ptr::from_ref(self) };
         let member = team.member(id);
-        let pointer = ptr::from_ref(thread).cast_mut();
-        // Avoids a needless write: other threads have this line cached.
-        if member.thread.load(Ordering::Relaxed) != pointer {
-            member.thread.store(pointer, Ordering::Relaxed);
-        }
+        member.set_thread(thread);
         member.task.begin_implicit(team.icv.get(), team.group.get(), &thread.parker);
         member.progress.begin(region);
         if thread.root().settings.report {
@@ -514,6 +507,16 @@ impl Member {
     pub fn thread(&self) -> Option<&'static Thread> {
         // SAFETY: thread records are never freed.
         unsafe { self.thread.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Assigns the member to a thread, unless it already is.
+    #[inline]
+    pub(crate) fn set_thread(&self, thread: &Thread) {
+        let thread = ptr::from_ref(thread).cast_mut();
+        // Avoids a needless write: other threads have this line cached.
+        if self.thread.load(Ordering::Relaxed) != thread {
+            self.thread.store(thread, Ordering::Relaxed);
+        }
     }
 
     /// Wakes the thread if it sleeps. The caller has published the condition and then executed a full fence.
