@@ -9,6 +9,7 @@ mod examples;
 mod fence;
 mod length;
 mod locks;
+mod mutants;
 mod protocol;
 mod source;
 mod words;
@@ -75,6 +76,7 @@ const RULES: &[Rule] = &[
     ("dead files", dependencies::dead_files),
     ("circles of modules", cycles::circles),
     ("examples", examples::doc_tests),
+    ("excluded mutants", mutants::excluded_names),
 ];
 
 /// Runs every rule and prints the findings.
