@@ -25,6 +25,7 @@ impl Cancellation {
     /// Requests cancellation. Returns once the thread is no longer asleep at a cancellation point.
     pub fn request(&self) {
         self.requested.store(true, Ordering::SeqCst);
+        fence_for_emulators();
         loop {
             let word = self.futex_address.load(Ordering::SeqCst) as *const AtomicU32;
             if word.is_null() || !self.is_due() {
@@ -58,6 +59,7 @@ impl Cancellation {
     /// itself.
     pub fn sleep(&self, word: &AtomicU32, expected: u32) {
         self.futex_address.store(word.as_ptr() as usize, Ordering::SeqCst);
+        fence_for_emulators();
         if !self.is_due() {
             park::sleep(word, expected);
         }
@@ -69,6 +71,7 @@ impl Cancellation {
     /// Called by the thread itself.
     pub fn call<T>(&self, process: u64, call: impl FnOnce() -> T) -> Option<T> {
         self.calling_process.store(process + 1, Ordering::SeqCst);
+        fence_for_emulators();
         let result = (!self.is_due()).then(call);
         self.calling_process.store(0, Ordering::SeqCst);
         result
@@ -87,6 +90,13 @@ impl Cancellation {
         self.requested.store(false, Ordering::SeqCst);
         self.is_disabled.store(false, Ordering::SeqCst);
     }
+}
+
+/// Orders the caller's store before its next load of another word. The thread and its canceller each store to
+/// one word and then load the other's, which sequential consistency covers; but QEMU executes Arm's `stlr`
+/// and `ldar` without that order.
+fn fence_for_emulators() {
+    sys::full_fence();
 }
 
 #[cfg(test)]
@@ -139,6 +149,49 @@ mod tests {
             let _ = thread.join().expect("no panic");
             assert_eq!(cancellation.calling_process(), None);
         }
+    }
+
+    /// Of a canceller and a thread that begins a call, at least one must notice the other. Fails under an
+    /// emulator without the fences.
+    #[test]
+    fn canceller_or_caller_notices_the_other() {
+        const ROUNDS: u32 = 20_000;
+        let (cancellation, arrived) = (Cancellation::default(), AtomicU32::new(0));
+        let meet = |total: u32| {
+            arrived.fetch_add(1, Ordering::SeqCst);
+            let mut polls = 0_u32;
+            while arrived.load(Ordering::Acquire) < total {
+                polls += 1;
+                if polls.is_multiple_of(1000) {
+                    std::thread::yield_now();
+                }
+            }
+        };
+        let (seen, called) = (AtomicBool::new(false), AtomicBool::new(false));
+        let mut missed = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..ROUNDS {
+                    meet(6 * round + 2);
+                    let result = cancellation.call(7, || meet(6 * round + 4));
+                    called.store(result.is_some(), Ordering::SeqCst);
+                    if result.is_none() {
+                        meet(6 * round + 4);
+                    }
+                    meet(6 * round + 6);
+                }
+            });
+            for round in 0..ROUNDS {
+                cancellation.reset();
+                meet(6 * round + 2);
+                cancellation.request();
+                seen.store(cancellation.calling_process() == Some(7), Ordering::SeqCst);
+                meet(6 * round + 4);
+                meet(6 * round + 6);
+                missed += u32::from(!seen.load(Ordering::SeqCst) && called.load(Ordering::SeqCst));
+            }
+        });
+        assert_eq!(missed, 0, "of {ROUNDS} rounds");
     }
 
     #[test]
