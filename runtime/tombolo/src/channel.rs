@@ -161,6 +161,14 @@ impl Channel {
         Error::of_channel(error, &self.far_end(), timeout)
     }
 
+    /// Like [`error`](Self::error), for waits whose results are values of the caller: `error` itself would be
+    /// called with the place of the result, and no part of a result would be in registers any more.
+    #[cold]
+    #[inline(never)]
+    fn boxed_error(&self, error: ChannelError, timeout: Duration) -> Box<Error> {
+        Box::new(self.error(error, timeout))
+    }
+
     /// Describes the other end in errors.
     fn far_end(&self) -> error::End<'_> {
         error::End { channel: self.id, peer: self.peer, node: &self.peer_node, via: &self.via }
@@ -349,8 +357,10 @@ impl Channel {
     #[inline]
     pub fn recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<R, Error> {
         let timeout = self.timeout.take();
-        wait::recv_in_place(&mut self.carrier, &mut self.spin, timeout, read)
-            .map_err(|error| self.error(error, timeout))
+        match wait::recv_in_place(&mut self.carrier, &mut self.spin, timeout, read) {
+            Ok(received) => Ok(received),
+            Err(error) => Err(*self.boxed_error(error, timeout)),
+        }
     }
 
     /// Polls briefly for a message, as a wait does before it sleeps; polls once if `timeout` is zero.

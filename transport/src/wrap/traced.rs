@@ -385,7 +385,11 @@ impl<T: Transport> Transport for Traced<T> {
             }
         }
         cold_path();
-        self.receive(read)
+        // Not the result of `receive` itself: the call would write it to the place of the result above, which
+        // would then be in memory too.
+        let mut received = None;
+        self.receive(|message| received = Some(read(message)))?;
+        Ok(received)
     }
 
     #[inline(always)]

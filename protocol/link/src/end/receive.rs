@@ -60,7 +60,13 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
                 Ok(Some(received))
             }
             Peek::Empty => Ok(None),
-            Peek::SlowPath => self.receive(read),
+            Peek::SlowPath => {
+                // Not the result of `receive` itself: the call would write it to the place of the result
+                // above, which would then be in memory too.
+                let mut received = None;
+                self.receive(|view| received = Some(read(view)))?;
+                Ok(received)
+            }
         }
     }
 
