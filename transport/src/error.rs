@@ -90,10 +90,10 @@ pub enum Awaited {
 impl std::fmt::Display for Awaited {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Awaited::Message => "sent a message",
-            Awaited::Room => "made room",
-            Awaited::Handshake => "answered the handshake",
-            Awaited::Any => "sent anything on any channel",
+            Awaited::Message => "a message from",
+            Awaited::Room => "room towards",
+            Awaited::Handshake => "the handshake of",
+            Awaited::Any => "anything from",
         })
     }
 }

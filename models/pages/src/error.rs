@@ -113,7 +113,7 @@ pub enum Error {
         pages: u32,
     },
     /// The deadline passed.
-    #[error("{what} did not happen within {timeout:?}")]
+    #[error("waited {timeout:?} in vain for {what}")]
     TimedOut {
         /// Operation that did not complete.
         what: &'static str,

@@ -272,7 +272,7 @@ impl Connection {
         let taken = match received {
             Ok(arrival) => self.store_answer(arrival, &metadata),
             Err(Error::WouldBlock | Error::TimedOut { .. }) => {
-                let what = format!("that {} answers about files", self.bulk.channel().peer());
+                let what = format!("an answer about files from domain {}", self.bulk.channel().peer());
                 Err(Error::TimedOut { what, timeout: self.timeout }.into())
             }
             Err(error) => Err(error.into()),

@@ -101,7 +101,7 @@ impl End {
         waited.map_err(|failure| match failure {
             Failure::Facade(Error::TimedOut { timeout, .. }) => {
                 let what =
-                    format!("that domain {} on {} sent something", channel.peer(), channel.peer_node());
+                    format!("anything from domain {} on {}", channel.peer(), channel.peer_node());
                 Error::TimedOut { what, timeout }.into()
             }
             failure => failure,

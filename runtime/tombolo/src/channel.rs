@@ -505,7 +505,7 @@ impl Channel {
 pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usize, Error> {
     let Some(first) = channels.first() else {
         std::thread::sleep(timeout);
-        return Err(Error::TimedOut { what: "anything on no channel".into(), timeout });
+        return Err(Error::TimedOut { what: "a message on no channel".into(), timeout });
     };
     let (channel, peer, node, via) = (first.id, first.peer, first.peer_node.clone(), first.via.clone());
     let mut spin = first.spin;
@@ -513,9 +513,7 @@ pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usiz
     let mut carriers: Vec<&mut Carrier> = channels.iter_mut().map(|channel| &mut channel.carrier).collect();
     let result = wait::any(&mut carriers, &mut spin, timeout, start);
     result.map_err(|error| match error {
-        ChannelError::TimedOut(awaited) => {
-            Error::TimedOut { what: format!("that a peer {awaited}"), timeout }
-        }
+        ChannelError::TimedOut(awaited) => Error::TimedOut { what: format!("{awaited} any peer"), timeout },
         error => Error::of_channel(error, &error::End { channel, peer, node: &node, via: &via }, timeout),
     })
 }

@@ -43,7 +43,7 @@ pub fn console_output(domain: &Domain, timeout: Duration) -> Result<Reply, Error
 /// # Errors
 /// [`Error::TimedOut`] if it is still running.
 pub fn wait_for_end(domain: &Domain, timeout: Duration) -> Result<(), Error> {
-    match domain.link.wait(timeout, "that the machine stops", |_| None::<()>) {
+    match domain.link.wait(timeout, "the machine to stop", |_| None::<()>) {
         Err(Error::MonitorLost { .. }) => Ok(()),
         other => other,
     }

@@ -140,8 +140,8 @@ impl<T: Accepted> Listener<T> {
     /// Describes the awaited event in errors.
     pub(crate) fn awaits(&self) -> String {
         match self.name() {
-            "" => "that a domain connects by a capability".into(),
-            name => format!("that a domain connects to '{name}'"),
+            "" => "a domain that connects by a capability".into(),
+            name => format!("a domain that connects to '{name}'"),
         }
     }
 

@@ -124,7 +124,7 @@ impl SideStream {
     pub fn send(&mut self, mut bytes: &[u8], timeout: Duration) -> Result<(), Error> {
         let deadline = Deadline::after(timeout);
         let domain = self.domain;
-        let what = format!("that domain {domain} takes what its side stream has");
+        let what = format!("domain {domain} to take what its side stream holds");
         loop {
             self.link
                 .wait(deadline.remaining(), &what, |arrived| Self::take_send_result(arrived, domain))??;

@@ -235,7 +235,7 @@ impl Domain {
     /// # Errors
     /// [`Error::TimedOut`] if no child ended.
     pub fn next_exit(&self, timeout: Duration) -> Result<(DomainId, Exit), Error> {
-        self.link.wait(timeout, "that a child ends", |arrived| arrived.exits.next())
+        self.link.wait(timeout, "the end of a child", |arrived| arrived.exits.next())
     }
 
     /// Whether a live domain is a child of this one, or a descendant of one. The information is the root's,
@@ -299,7 +299,7 @@ impl Child {
     /// # Errors
     /// [`Error::TimedOut`] if it did not end in time.
     pub fn wait(&self, timeout: Duration) -> Result<Exit, Error> {
-        let what = format!("that domain {} ends", self.id);
+        let what = format!("the end of domain {}", self.id);
         self.link.wait(timeout, &what, |_| self.ended.get().cloned())
     }
 

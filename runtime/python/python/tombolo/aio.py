@@ -83,7 +83,7 @@ class AsyncBulkChannel:
 
     async def recv_pool(self, timeout: float = 30.0) -> Pool:
         """Waits until the peer has assigned a pool. Drops everything else that arrives before."""
-        return await self._with_timeout(self._next_pool(), timeout, "that a pool was assigned")
+        return await self._with_timeout(self._next_pool(), timeout, "a pool")
 
     async def _next_pool(self) -> Pool:
         while True:
@@ -97,14 +97,14 @@ class AsyncBulkChannel:
         except WouldBlock:
             if timeout == 0:
                 raise
-        what = "that there was room" if for_room else "that something arrived"
+        what = "room" if for_room else "an arrival"
         return await self._with_timeout(self._retry(attempt, for_room), timeout, what)
 
     async def _with_timeout(self, work: Awaitable[_Result], timeout: float, what: str) -> _Result:
         try:
             return await asyncio.wait_for(work, None if timeout == float("inf") else timeout)
         except asyncio.TimeoutError:
-            raise TimedOut(f"{what} on {self._bulk!r} did not happen within {timeout} s") from None
+            raise TimedOut(f"waited {timeout} s in vain for {what} on {self._bulk!r}") from None
 
     async def _retry(self, attempt: Callable[[], _Result], for_room: bool) -> _Result:
         while True:

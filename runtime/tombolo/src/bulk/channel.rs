@@ -212,9 +212,13 @@ impl BulkChannel {
     /// [`assign_here_only`](Self::assign_here_only).
     ///
     /// # Errors
-    /// Same as [`Domain::create_pool`].
+    /// [`BulkError::Trust`] if the options name another trust than the channel's, unless it is full trust, the
+    /// default; and the errors of [`Domain::create_pool`].
     pub fn create_unassigned_pool(&self, options: &PoolOptions) -> Result<Pool, Error> {
         let trust = self.trust;
+        if options.trust != Trust::Full && options.trust != trust {
+            return Err(BulkError::Trust { ours: trust, theirs: options.trust }.into());
+        }
         let is_direct = self.channel.via().next().is_none();
         if options.node.is_some() || !is_direct || self.channel.transport() != TransportKind::Window {
             return self.domain.create_pool(&options.clone().trust(trust));

@@ -313,6 +313,33 @@ fn trust_is_the_same_on_both_sides_or_there_is_no_channel() {
 }
 
 #[test]
+fn trust_of_a_pool_is_that_of_its_channel() {
+    let (left, _right) = ends(&BulkOptions::default(), &BulkOptions::default());
+    let left = left.unwrap();
+    let strict = left.create_unassigned_pool(&PoolOptions::new(SIZE, 1).trust(Trust::None));
+    let refused = Error::Bulk(BulkError::Trust { ours: Trust::Full, theirs: Trust::None });
+    assert_eq!(strict.err(), Some(refused));
+    let (left, _right) = ends(&options(), &options());
+    let pool = left.unwrap().create_unassigned_pool(&PoolOptions::new(SIZE, 1)).unwrap();
+    assert_eq!(pool.trust(), Trust::None);
+}
+
+#[test]
+fn move_after_the_end_of_the_peer_reports_that_end() {
+    let (mut left, mut right) = pair();
+    let pool = pool(2);
+    assign(&mut left, &mut right, &pool);
+    let buffers = [pool.take().unwrap(), pool.take().unwrap()];
+    drop(right);
+    let end = left.recv(&mut Vec::new()).unwrap_err();
+    assert!(end.is_peer_gone(), "{end}");
+    for (buffer, metadata) in buffers.into_iter().zip([&b""[..], b"with metadata"]) {
+        let not_sent = left.move_to(buffer, metadata).unwrap_err();
+        assert_eq!(not_sent.error, end);
+    }
+}
+
+#[test]
 fn unsent_buffers_stay() {
     let (mut left, right) = pair();
     let pool = pool(200);

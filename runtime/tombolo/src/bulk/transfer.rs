@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use tombolo_bulk::wire::{CONTENT_HEAD_BYTES, MAX_CONTENT_BYTES, PIECE_WORDS};
-use tombolo_bulk::{Segment, Verb};
+use tombolo_bulk::{Segment, TableError, Verb};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
 use tombolo_transport::Transport as _;
@@ -183,7 +183,10 @@ impl BulkChannel {
             *bytes = word.to_le_bytes();
         }
         let mut state = pool.lock();
-        state.table.begin(verb, buffer, *link).map_err(BulkError::from)?;
+        if let Err(error) = state.table.begin(verb, buffer, *link) {
+            drop(state);
+            return Err(self.table_error(error));
+        }
         pool.write_back(buffer);
         if self.channel.carrier.try_send(&message).is_err() {
             state.table.abort(buffer);
@@ -201,11 +204,24 @@ impl BulkChannel {
         if self.trust.has_own_memory() && verb.carries_content() {
             handle.content.seal()?;
         }
-        handle.pool.lock().table.begin(verb, handle.buffer, link).map_err(BulkError::from)?;
+        let begun = handle.pool.lock().table.begin(verb, handle.buffer, link);
+        begun.map_err(|error| self.table_error(error))?;
         handle.pool.write_back(handle.buffer);
         let Handle { buffer, offset_bytes, length_bytes, .. } = *handle;
         self.segments.push(Segment { pool_index, buffer, offset_bytes, length_bytes });
         Ok(())
+    }
+
+    /// Converts an error of a pool's table. A channel that has ended takes its pools with it, so its end is the
+    /// error then.
+    #[cold]
+    fn table_error(&mut self, error: TableError) -> Error {
+        if error == TableError::NotOnChannel
+            && let Err(end) = self.channel.try_send_batch(|_| ())
+        {
+            return end;
+        }
+        BulkError::from(error).into()
     }
 
     fn abort(&self, handles: &[Handle]) {
@@ -288,7 +304,7 @@ impl BulkChannel {
         let room = self.channel.max_message_bytes().saturating_sub(CONTENT_HEAD_BYTES).min(MAX_CONTENT_BYTES);
         // Whole cache lines, if at least one fits.
         let chunk = if room < 64 { room } else { room & !63 } as u64;
-        let mut deadline = Deadline::after(timeout);
+        let (mut limit, mut deadline) = (timeout, Deadline::after(timeout));
         let mut is_first = true;
         for (index, handle) in handles.iter().enumerate() {
             let piece = self.segments[index];
@@ -299,9 +315,10 @@ impl BulkChannel {
             while done < piece.length_bytes {
                 let length_bytes = chunk.min(piece.length_bytes - done);
                 let part = Segment { offset_bytes: piece.offset_bytes + done, length_bytes, ..piece };
-                self.copy_part(handle, done, part, deadline)?;
+                self.copy_part(handle, done, part, (deadline, limit))?;
                 if std::mem::take(&mut is_first) && timeout.is_zero() {
-                    deadline = Deadline::after(self.domain.timeout());
+                    limit = self.domain.timeout();
+                    deadline = Deadline::after(limit);
                 }
                 done += length_bytes;
             }
@@ -316,7 +333,7 @@ impl BulkChannel {
         handle: &Handle,
         from: u64,
         part: Segment,
-        deadline: Deadline,
+        (deadline, timeout): (Deadline, Duration),
     ) -> Result<(), Error> {
         let mut slice = Duration::ZERO;
         loop {
@@ -337,10 +354,22 @@ impl BulkChannel {
                     return Ok(());
                 }
                 Err(Error::WouldBlock | Error::TimedOut { .. }) if !deadline.passed() => {}
+                Err(Error::TimedOut { .. }) => return Err(self.contents_not_taken(part, timeout)),
                 Err(error) => return Err(error),
             }
             while self.try_process_message()? {}
             slice = SLICE.min(deadline.remaining());
         }
+    }
+
+    /// Returns the error for contents for which the peer made no room within `timeout`.
+    fn contents_not_taken(&self, part: Segment, timeout: Duration) -> Error {
+        let (peer, node) = (self.channel.peer(), self.channel.peer_node());
+        let what = format!(
+            "domain {peer} on {node} to take the contents of buffer {}, which it does while it uses its end of the \
+             bulk channel; a pool created with `reachable_from` needs no copies",
+            part.buffer
+        );
+        Error::TimedOut { what, timeout }
     }
 }

@@ -25,7 +25,7 @@ pub enum Error {
     #[error("not ready: try again or wait")]
     WouldBlock,
     /// The deadline passed.
-    #[error("{what} did not happen within {timeout:?}")]
+    #[error("waited {timeout:?} in vain for {what}")]
     TimedOut {
         /// Event that was waited for.
         what: String,
@@ -259,10 +259,9 @@ impl Error {
         let (peer, node, channel) = (end.peer, end.node.to_owned(), end.channel);
         match error {
             ChannelError::WouldBlock => Error::WouldBlock,
-            ChannelError::TimedOut(awaited) => Error::TimedOut {
-                what: format!("that domain {peer} on {node} {awaited} on {channel}"),
-                timeout,
-            },
+            ChannelError::TimedOut(awaited) => {
+                Error::TimedOut { what: format!("{awaited} domain {peer} on {node}, on {channel}"), timeout }
+            }
             ChannelError::Closed => Error::Closed { peer, node, channel },
             // A relay that is alive reports who died.
             ChannelError::PeerDied => match end.via.first() {

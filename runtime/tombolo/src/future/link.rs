@@ -159,7 +159,7 @@ impl Domain {
         &self,
         timeout: Duration,
     ) -> impl Future<Output = Result<(tombolo_base::DomainId, Exit), Error>> + Send + 'static + use<> {
-        let what = "that a child ends".to_owned();
+        let what = "the end of a child".to_owned();
         MonitorWait::new(&self.link, what, timeout, |arrived: &mut Inbox| arrived.exits.next())
     }
 }
@@ -219,7 +219,7 @@ impl Child {
         &self,
         timeout: Duration,
     ) -> impl Future<Output = Result<Exit, Error>> + Send + 'static + use<> {
-        let what = format!("that domain {} ends", self.id());
+        let what = format!("the end of domain {}", self.id());
         let ended = self.ended().clone();
         MonitorWait::new(self.link(), what, timeout, move |_: &mut Inbox| ended.get().cloned())
     }

@@ -126,3 +126,15 @@ fn transfer_without_room_changes_nothing() {
     left.settle().unwrap();
     assert_eq!(shared.shares(), 0);
 }
+
+#[test]
+fn contents_that_the_peer_does_not_take_are_named_with_the_whole_timeout() {
+    let (mut left, _right, [pool, _taken]) = apart();
+    let mut buffer = pool.take().unwrap();
+    buffer.set_part(0, LONG_BYTES).unwrap();
+    let timeout = Duration::from_millis(20);
+    let not_sent = left.within(timeout).move_to(buffer, b"").unwrap_err();
+    let text = not_sent.error.to_string();
+    assert!(text.starts_with("waited 20ms in vain for domain ") && text.contains("reachable_from"), "{text}");
+    assert_eq!(pool.counts().held, 1);
+}
