@@ -101,6 +101,20 @@ static void made_types(void)
         CHECK(row[i] == before * 1000000 + i * 100 + 7, "column, row %d", i);
     MPI_Type_free(&column);
 
+    /* A few of them, of elements that MPICH would send in pieces. */
+    struct { float value; int place; } pairs[6], got[6] = {0};
+    MPI_Datatype few;
+    MPI_Type_vector(3, 1, 2, MPI_FLOAT_INT, &few);
+    MPI_Type_commit(&few);
+    for (int i = 0; i < 6; i++) {
+        pairs[i].value = (float)(rank + i);
+        pairs[i].place = i + 1;
+    }
+    MPI_Sendrecv(pairs, 1, few, next, 6, got, 1, few, before, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 6; i++)
+        CHECK(got[i].place == (i % 2 ? 0 : i + 1) && got[i].value == (i % 2 ? 0.f : (float)(before + i)), "pair %d", i);
+    MPI_Type_free(&few);
+
     /* Part of a matrix, by sub-array. */
     MPI_Datatype part;
     MPI_Type_create_subarray(2, (int[]){ROWS, COLUMNS}, (int[]){200, 20}, (int[]){50, 10}, MPI_ORDER_C, MPI_INT, &part);

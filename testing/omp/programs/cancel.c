@@ -30,6 +30,25 @@ int main(void) {
     }
     CHECK(cancels ? iterations <= size : iterations == 100000);
     EQUAL(reached, cancels ? size : 2 * size);
+    /* A loop with a static schedule is cancelled, and the next one is not. */
+    int first = 0, second = 0, never = 0;
+#pragma omp parallel
+    {
+#pragma omp for
+        for (int at = 0; at < 1000; at++) {
+#pragma omp cancel for
+#pragma omp atomic
+            first++;
+        }
+#pragma omp for
+        for (int at = 0; at < 1000; at++) {
+#pragma omp cancel for if (never)
+#pragma omp atomic
+            second++;
+        }
+    }
+    EQUAL(first, cancels ? 0 : 1000);
+    EQUAL(second, 1000);
 #pragma omp parallel
 #pragma omp sections
     {

@@ -75,6 +75,11 @@ static void others(void) {
         sum = cells[3][0];
 #pragma omp taskwait
         EQUAL(sum, 77);
+        int count = -1;
+#pragma omp task depend(iterator(at = 0 : count), out : cells[at][0]) shared(sum)
+        sum++;
+#pragma omp taskwait
+        EQUAL(sum, 78);
     }
 }
 

@@ -9,6 +9,7 @@ program fortran
   integer(omp_lock_kind) :: lock
   integer(omp_nest_lock_kind) :: nest
   character(len=40) :: text
+  integer(omp_event_handle_kind) :: event
   total = 0
   !$omp parallel reduction(+:total)
   total = total + omp_get_thread_num() + 1
@@ -84,5 +85,25 @@ program fortran
   total = total + 1
   !$omp end target
   if (total /= 1276 .or. omp_get_wtime() <= 0) stop 11
+  long = 0
+  !$omp parallel num_threads(2)
+  !$omp single
+  !$omp task detach(event)
+  long = long + 1
+  !$omp end task
+  !$omp task
+  call omp_fulfill_event(event)
+  !$omp end task
+  !$omp end single
+  !$omp end parallel
+  if (long /= 1) stop 12
+  call absent()
   print '(a)', 'fortran: right'
+contains
+  subroutine absent(values)
+    integer, optional, allocatable :: values(:)
+    !$omp target has_device_addr(values)
+    if (present(values)) values = 42
+    !$omp end target
+  end subroutine
 end program

@@ -75,6 +75,48 @@ static void depths(void) {
     for (int a = 0; a < 3; a++) EQUAL(deep[a][1][0][1][0][1][0][1][1], a + 1);
 }
 
+/* Overwrites stack that the next function uses. */
+static __attribute__((noinline)) void disturb(void) {
+    volatile char bytes[2000];
+    for (unsigned at = 0; at < sizeof bytes; at++) bytes[at] = (char)0xf1;
+}
+
+static __attribute__((noinline)) int nest(int outer, int inner) {
+    int count = 0;
+#pragma omp for collapse(2) ordered(4)
+    for (int a = 0; a < outer; a++)
+        for (int b = 0; b < inner; b++)
+            for (int c = 0; c < inner; c++)
+                for (int d = 0; d < inner; d++) {
+#pragma omp ordered depend(sink : a - 1, b, c, d)
+                    count++;
+#pragma omp ordered depend(source)
+                }
+    return count;
+}
+
+/* A nest without iterations, and a task reduction over a nest. */
+static void nests(void) {
+    int count = 0;
+#pragma omp parallel reduction(+ : count)
+    {
+        disturb();
+        count += nest(0, 4);
+    }
+    EQUAL(count, 0);
+    static long sums[2000];
+    for (int round = 0; round < 50; round++) {
+#pragma omp parallel
+#pragma omp for ordered(1) reduction(task, + : sums) schedule(static, 1)
+        for (int at = 0; at < 16; at++) {
+            sums[0]++;
+#pragma omp ordered depend(sink : at - 1)
+#pragma omp ordered depend(source)
+        }
+    }
+    EQUAL(sums[0], 50 * 16);
+}
+
 static void scans(void) {
     int sums[MOST], total = 0;
 #pragma omp parallel for reduction(inscan, + : total)
@@ -96,6 +138,7 @@ int main(void) {
     grid();
     chain();
     depths();
+    nests();
     scans();
     puts("order: right");
     return 0;

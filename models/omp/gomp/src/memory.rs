@@ -239,7 +239,16 @@ pub unsafe extern "C" fn omp_realloc(
     // SAFETY: guaranteed by the caller.
     let header = unsafe { header(block.cast()).read() };
     let handle = if handle == 0 { header.allocator } else { handle };
+    // In the same pool, the bytes of the old block count towards the new one.
+    let pool = user_allocator(header.allocator).filter(|_| handle == header.allocator);
+    if let Some(pool) = pool {
+        pool.used.fetch_sub(header.size, Ordering::Relaxed);
+    }
     let new = omp_alloc(size, handle);
+    if let Some(pool) = pool {
+        // Freed below, if at all, with the bytes that are charged then.
+        pool.used.fetch_add(header.size, Ordering::Relaxed);
+    }
     if !new.is_null() {
         // SAFETY: both are at least that long, and the caller permits freeing the old block.
         unsafe {

@@ -45,6 +45,10 @@ pub(crate) unsafe fn decode_dependences(words: *const usize) -> Vec<Dependence> 
             .map(|index| Dependence { address: word(2 + index), reads: index >= written })
             .collect();
     }
+    if word(1) == 0 {
+        // An iterator without elements: GCC fills in no more than the two numbers.
+        return Vec::new();
+    }
     let (count, written, exclusive, read) = (word(1), word(2), word(3), word(4));
     let plain = written + exclusive + read;
     // SAFETY: an `omp_depend_t` of the program has two words.
@@ -286,12 +290,8 @@ pub extern "C" fn omp_fulfill_event(event: usize) {
     }
 }
 
-/// Fortran binding of the same function.
-///
-/// # Safety
-/// `event` points to a variable of the program.
+/// Fortran binding of the same function. `omp_lib` passes the handle by value.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn omp_fulfill_event_(event: *const usize) {
-    // SAFETY: guaranteed by the caller.
-    omp_fulfill_event(unsafe { *event });
+pub extern "C" fn omp_fulfill_event_(event: usize) {
+    omp_fulfill_event(event);
 }

@@ -318,7 +318,7 @@ unsafe fn start_doacross(
     reset_chunk(me);
     // SAFETY: guaranteed by the caller.
     let counts = unsafe { std::slice::from_raw_parts(counts, depth as usize) };
-    let entered = doacross::start(me, counts, schedule(me));
+    let entered = doacross::start(me, counts, schedule(me), extras.any());
     // SAFETY: guaranteed by the caller.
     unsafe { extras.provide(me, entered) };
     if low.is_null() {

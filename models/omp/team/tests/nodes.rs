@@ -7,7 +7,6 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 use tombolo_omp_team::constructs::barrier::barrier;
@@ -30,17 +29,7 @@ use tombolo_omp_team::team::thread::Thread;
 /// tenth as fast, which may have two threads.
 const SPEEDS: [(u32, u32); 3] = [(2, 30_000), (2, 12_000), (1, 3_000)];
 
-/// Number of workers that could run before their team knew its master.
-static ORPHANS: AtomicU32 = AtomicU32::new(0);
-
-/// Starts a worker of the calling thread's team. The worker's first work is already published.
 fn start(thread: &'static Thread) -> Result<(), String> {
-    // SAFETY: teams are never freed.
-    if let Some(team) = unsafe { thread.assigned_team.get().as_ref() }
-        && !team.member(0).thread().is_some_and(|master| ptr::eq(master, start::current()))
-    {
-        ORPHANS.fetch_add(1, Ordering::Relaxed);
-    }
     sys::start_thread(0, worker::worker, thread).map_err(|error| format!("error {error}"))
 }
 
@@ -112,13 +101,17 @@ fn thread_number_determines_the_node() {
 }
 
 #[test]
-fn workers_know_whom_to_wake_before_they_start() {
-    for threads in [24, 25] {
-        // Each has a new team, or one of a thread that has ended.
-        let teams = || std::thread::spawn(move || region(threads, |me| me.node).len()).join();
-        assert_eq!(teams().expect("no panic"), threads as usize);
+fn first_worker_knows_whom_to_wake() {
+    for threads in [24, 25, 26] {
+        // The master has a new team, or one of a thread that has ended.
+        let masters = std::thread::spawn(move || {
+            let master = ptr::from_ref(start::current()) as usize;
+            let known =
+                region(threads, |me| me.team().member(0).thread().map(|known| ptr::from_ref(known) as usize));
+            known.into_iter().map(|known| known == Some(master)).collect::<Vec<_>>()
+        });
+        assert_eq!(masters.join().expect("no panic"), vec![true; threads as usize]);
     }
-    assert_eq!(ORPHANS.load(Ordering::Relaxed), 0);
 }
 
 #[test]
@@ -208,7 +201,7 @@ fn doacross_chunk_belongs_to_one_thread() {
         (ScheduleKind::Auto, 0),
     ] {
         let chunks = region(3, |me| {
-            doacross::start(me, &[100], (kind, chunk));
+            doacross::start(me, &[100], (kind, chunk), false);
             let mut mine = Vec::new();
             while let Some((low, high)) = loops::next(me) {
                 for iteration in low..high {

@@ -37,7 +37,9 @@ impl Copies {
         for index in 0..count {
             // SAFETY: guaranteed by the caller.
             let (place, size, kind) = unsafe { (addresses.add(index), *sizes.add(index), *kinds.add(index)) };
-            if kind & KIND != FIRSTPRIVATE {
+            // SAFETY: guaranteed by the caller.
+            let is_absent = unsafe { (*place).is_null() };
+            if kind & KIND != FIRSTPRIVATE || is_absent {
                 continue;
             }
             let align = 1_usize << (kind >> 8).min(12);

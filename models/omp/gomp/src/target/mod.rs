@@ -51,6 +51,10 @@ fn node_of(me: &'static Thread, device: i32, construct: Construct) -> Option<u32
         return None;
     }
     let devices = devices(me);
+    if device == devices {
+        // The program asks for the host.
+        return None;
+    }
     if devices == 0 {
         if me.root().settings.offload_mandatory {
             sys::fatal(

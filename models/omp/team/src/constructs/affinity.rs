@@ -162,7 +162,11 @@ pub fn expand_format(me: &'static Thread, format: &str) -> String {
         };
         let missing = width.saturating_sub(value.chars().count());
         match (right, zeros) {
-            (true, true) => text.extend(std::iter::repeat_n('0', missing).chain(value.chars())),
+            (true, true) => {
+                let prefix = ["-", "0x"].into_iter().find(|prefix| value.starts_with(prefix)).unwrap_or("");
+                text.push_str(prefix);
+                text.extend(std::iter::repeat_n('0', missing).chain(value[prefix.len()..].chars()));
+            }
             (true, false) => text.extend(std::iter::repeat_n(' ', missing).chain(value.chars())),
             (false, _) => text.extend(value.chars().chain(std::iter::repeat_n(' ', missing))),
         }

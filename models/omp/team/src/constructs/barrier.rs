@@ -22,6 +22,8 @@ pub fn barrier(me: &'static Thread, cancellable: bool) -> bool {
         if has_tasks() {
             tasking::finish_tasks(me);
         }
+        // A cancelled construct ends here. Its record stays current through loops with static schedules.
+        me.team_state().share.end_cancellation();
         false
     };
     if team.size() == 1 {

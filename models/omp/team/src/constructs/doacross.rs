@@ -15,11 +15,13 @@ use crate::team::share::{Range, WorkShare};
 use crate::team::thread::Thread;
 use crate::team::waiting;
 
-/// Enters a doacross loop nest.
+/// Enters a doacross loop nest. With `has_extras`, the first thread must add what else the construct needs and
+/// then set the record ready, and the others must wait for that.
 pub fn start(
     me: &'static Thread,
     counts: &[u64],
     (kind, chunk): (ScheduleKind, u64),
+    has_extras: bool,
 ) -> (&'static WorkShare, bool) {
     // The owner of an iteration must follow from its index.
     let kind = if kind == ScheduleKind::Auto { ScheduleKind::Static } else { kind };
@@ -27,9 +29,11 @@ pub fn start(
     let (share, first) = loops::start(me, range, (kind, chunk));
     if first {
         share.set_doacross(Doacross::create(me.store(), me.team().size(), counts, kind, chunk.max(1)));
-        share.set_ready();
-    } else {
-        share.wait_until_ready();
+    }
+    match (has_extras, first) {
+        (true, _) => {}
+        (false, true) => share.set_ready(),
+        (false, false) => share.wait_until_ready(),
     }
     (share, first)
 }

@@ -152,7 +152,7 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
     }
     let places = affinity::assign_places(me, team, region.bind);
     for id in 1..size {
-        assign_work(root, team, id, region, &places);
+        assign_work(team, id, region, &places);
     }
     if size > 1 {
         team.wake_workers();
@@ -211,6 +211,13 @@ fn acquire_workers(me: &'static Thread, team: &Team, size: u32) {
         };
         team.member(id).thread.store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
     }
+    // Before any of them has work: a process that is forked while another worker runs code of the program
+    // would inherit the locks of the C library that this worker holds, and nobody would release its copies.
+    for thread in (retained_threads..size).filter_map(|id| team.member(id).thread()) {
+        if let Err(text) = root.start(thread) {
+            sys::fatal(text);
+        }
+    }
     team.retained_threads.set(size);
     team.weights_size.set(0);
 }
@@ -238,7 +245,7 @@ fn update_node_loads(
 }
 
 /// Gives a member of the team its part of the region.
-fn assign_work(root: &'static Root, team: &'static Team, id: u32, region: Region, places: &PlaceAssignment) {
+fn assign_work(team: &'static Team, id: u32, region: Region, places: &PlaceAssignment) {
     let Some(thread) = team.member(id).thread() else { sys::fatal("a team has lost one of its threads") };
     places.assign(thread, id);
     thread.assigned_id.set(id);
@@ -250,9 +257,6 @@ fn assign_work(root: &'static Root, team: &'static Team, id: u32, region: Region
     thread.parker.publish_work(thread.parker.work_count().wrapping_add(1) & (u32::MAX >> 1));
     if let Some(before) = before.filter(|&before| !ptr::eq(before, team)) {
         before.wake_workers();
-    }
-    if let Err(text) = root.start(thread) {
-        sys::fatal(text);
     }
 }
 

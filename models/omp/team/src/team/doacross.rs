@@ -7,7 +7,7 @@ use crate::primitives::store::Store;
 use crate::primitives::sys;
 
 /// Most loops in a nest.
-const DEPTH_MAX: usize = 32;
+const DEPTH_MAX: usize = 128;
 
 /// Progress of a loop nest.
 pub struct Doacross {
@@ -64,8 +64,10 @@ impl Doacross {
             sys::fatal(format_args!("ordered({}): there can be 1 to {DEPTH_MAX} loops", counts.len()));
         }
         let mut weight = [1_u64; DEPTH_MAX];
-        for loop_number in (0..counts.len() - 1).rev() {
-            let product = weight[loop_number + 1].checked_mul(counts[loop_number + 1].max(1));
+        // Of a nest without iterations GCC sets the first count alone.
+        let nested = if counts[0] == 0 { &counts[..1] } else { counts };
+        for loop_number in (0..nested.len() - 1).rev() {
+            let product = weight[loop_number + 1].checked_mul(nested[loop_number + 1].max(1));
             weight[loop_number] = product.unwrap_or_else(|| fatal_iteration_overflow());
         }
         if weight[0].checked_mul(counts[0].max(1)).is_none_or(|all| all == u64::MAX) {

@@ -341,6 +341,14 @@ impl WorkShare {
         }
     }
 
+    /// Ends the cancellation of the construct, once all threads have left it.
+    #[inline]
+    pub fn end_cancellation(&self) {
+        if self.cancelled.load(Ordering::Relaxed) {
+            self.cancelled.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// Marks the construct as prepared and wakes the threads that wait for that.
     pub fn set_ready(&self) {
         self.ready.store(1, Ordering::SeqCst);
