@@ -174,6 +174,15 @@ pub enum ObjectError {
         /// Reason that it cannot be read.
         message: String,
     },
+    /// It executes code on the stack, which is not executable in images.
+    #[error(
+        "the program needs an executable stack, in {name}: it takes the address of a nested function, or passes an internal \
+         procedure; make that a function of its own"
+    )]
+    ExecutableStack {
+        /// Path of the file.
+        name: String,
+    },
     /// It contains only the intermediate code of link-time optimisation.
     #[error("{name} was compiled with -flto, and has no code yet: compile it without")]
     LtoOnly {
@@ -204,6 +213,9 @@ impl Object {
             let SectionFlags::Elf { sh_flags, .. } = section.flags() else { continue };
             let kind = section.elf_section_header().sh_type(file.endian());
             let has = |flag: u32| sh_flags & u64::from(flag) != 0;
+            if name == ".note.GNU-stack" && has(SHF_EXECINSTR) {
+                return Err(ObjectError::ExecutableStack { name: id.to_owned() });
+            }
             let first = names.get(&section.index().0);
             if !has(SHF_ALLOC) || (section.size() == 0 && first.is_none()) || kind == SHT_NOTE {
                 continue;

@@ -323,6 +323,23 @@ fn builds_of_two_images_do_not_work_together() {
 }
 
 #[test]
+fn nested_functions_with_addresses_are_refused_with_remedy() {
+    let Some(machine) = machine(&MachineFile::host(), &[]) else { return };
+    let source = "
+        __attribute__((noipa)) static int call(int (*function)(int)) { return function(1); }
+        int main(void) {
+            int base = 10;
+            int add(int more) { return base + more; }
+            return call(add);
+        }";
+    fs::write(machine.folder().join("nested.c"), source).unwrap();
+    machine
+        .tombolo(["ompcc", "-fopenmp", "nested.c", "-o", "nested.tbi"])
+        .fails_with(1, &["needs an executable stack", "make that a function of its own"]);
+    machine.down();
+}
+
+#[test]
 fn invalid_nodes_are_refused_with_remedy() {
     let file = with_users().with_user("big", "s390x");
     let Some(machine) = machine(&file, &["regions"]) else { return };

@@ -117,12 +117,11 @@ pub fn begin(env_settings: EnvSettings) -> &'static Root {
 /// Maps the arena, which all workers inherit at the same address.
 fn map_arena(asked: usize) -> &'static Store {
     let sizes = if asked > 0 { vec![asked] } else { vec![64 << 30, 16 << 30, 4 << 30, 1 << 30] };
+    let prot = libc::PROT_READ | libc::PROT_WRITE | if has_executable_stack() { libc::PROT_EXEC } else { 0 };
     for size in sizes.iter().map(|size| size.next_multiple_of(SPAN).max(16 << 20)) {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping anywhere; it replaces nothing.
-        let memory = unsafe {
-            libc::mmap(ptr::null_mut(), size + SPAN, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-        };
+        let memory = unsafe { libc::mmap(ptr::null_mut(), size + SPAN, prot, flags, -1, 0) };
         if memory != libc::MAP_FAILED {
             let base = (memory as usize).next_multiple_of(SPAN) as *mut u8;
             // SAFETY: the mapping is fresh, zero and never unmapped; a span was added for the alignment.
@@ -132,17 +131,29 @@ fn map_arena(asked: usize) -> &'static Store {
     sys::fatal("the arena cannot be mapped; OMP_TOMBOLO_ARENA=<size> makes it smaller (as 512M)")
 }
 
-/// Moves the program's own variables, not those of libraries, into shared memory at the same addresses.
-fn share_variables() {
+/// Returns the program headers of the program.
+fn program_headers() -> &'static [libc::Elf64_Phdr] {
     // SAFETY: reads the auxiliary vector.
     let (headers, count) = unsafe { (libc::getauxval(libc::AT_PHDR), libc::getauxval(libc::AT_PHNUM)) };
-    // SAFETY: the kernel reports the address and number of the program headers.
-    let headers = unsafe {
+    // SAFETY: the kernel reports the address and number of the program headers, which stay mapped.
+    unsafe {
         std::slice::from_raw_parts(
             headers as usize as *const libc::Elf64_Phdr,
             usize::try_from(count).unwrap_or(0),
         )
-    };
+    }
+}
+
+/// Whether the program executes code on its stacks, which are in the arena: calls of nested functions through
+/// pointers do.
+fn has_executable_stack() -> bool {
+    let mut headers = program_headers().iter();
+    headers.any(|header| header.p_type == libc::PT_GNU_STACK && header.p_flags & libc::PF_X != 0)
+}
+
+/// Moves the program's own variables, not those of libraries, into shared memory at the same addresses.
+fn share_variables() {
+    let headers = program_headers();
     let number = |value: u64| usize::try_from(value).unwrap_or(0);
     let table = headers.iter().find(|header| header.p_type == libc::PT_PHDR);
     let base = table.map_or(0, |header| (headers.as_ptr() as usize).wrapping_sub(number(header.p_vaddr)));
