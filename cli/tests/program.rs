@@ -63,6 +63,67 @@ fn a_machine_that_is_not_up_is_not_started() {
 }
 
 #[test]
+fn status_of_a_machine_that_is_not_up_says_how_to_bring_it_up() {
+    let name = format!("no-such-{}", std::process::id());
+    let (_, _, errors) = run(&["--machine", &name, "status"]);
+    assert!(errors.ends_with("\nhint: `tombolo up` with its machine file brings it up\n"), "{errors}");
+}
+
+#[test]
+fn help_is_also_a_command() {
+    for (command, option) in [
+        (&["help"][..], &["--help"][..]),
+        (&["help", "run"], &["run", "--help"]),
+        (&["help", "trace", "show"], &["trace", "show", "--help"]),
+    ] {
+        let (status, output, errors) = run(command);
+        assert_eq!((status, errors.as_str()), (Some(0), ""), "{command:?}");
+        assert_eq!(output, run(option).1, "{command:?}");
+    }
+    let (status, _, errors) = run(&["help", "rnu"]);
+    assert_eq!(status, Some(2));
+    assert!(errors.contains("a similar subcommand exists: 'run'"), "{errors}");
+}
+
+#[test]
+fn invalid_seconds_are_refused_with_the_name_of_the_option() {
+    for (option, line) in [
+        (
+            "--restart-delay <SECONDS>",
+            &["run", "--restart", "on-failure", "--restart-delay", "WRONG", "x"][..],
+        ),
+        ("--grace <SECONDS>", &["kill", "1.1.4", "--grace", "WRONG"]),
+        ("--for <SECONDS>", &["console", "arm0", "--for", "WRONG"]),
+    ] {
+        for wrong in ["nan", "inf", "-1", "1e300"] {
+            let line: Vec<&str> =
+                line.iter().map(|word| if *word == "WRONG" { wrong } else { word }).collect();
+            let (status, _, errors) = run(&line);
+            assert_eq!(status, Some(2), "{errors}");
+            let expected = "give a number of seconds from 0 to 1e9, such as 2 or 0.5";
+            assert!(errors.contains(option) && errors.contains(expected), "{errors}");
+        }
+    }
+}
+
+#[test]
+fn options_without_effect_are_refused() {
+    let (status, _, errors) = run(&["run", "--restart-delay", "2", "x.tbi"]);
+    assert_eq!(status, Some(2));
+    assert!(errors.contains("--restart <no|on-failure[:MAX]>"), "{errors}");
+    for (line, meant) in [
+        ("--prefix store_", "--prefix has no effect on stubs in this language; it is for --lang c"),
+        ("--lang c --package kv", "--package has no effect on stubs in this language; it is for --lang go"),
+        ("--hold Time=pair", "--hold has no effect on stubs in this language; it is for --lang rust-owned"),
+        ("--lang go --runtime x", "--runtime has no effect on stubs in this language; it is for --lang rust"),
+    ] {
+        let (status, _, errors) =
+            run(&[&["idl", "compile", "x.tbl"][..], &line.split(' ').collect::<Vec<_>>()].concat());
+        assert_eq!((status, errors), (Some(2), format!("error: {meant}\n")), "{line}");
+    }
+}
+
+#[test]
 fn json_is_json_and_nothing_else() {
     let (status, output, errors) = run(&["image", "inspect", "/bin/sh", "--json"]);
     assert_eq!((status, errors.as_str()), (Some(0), ""));

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process;
+use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -64,6 +65,18 @@ pub enum When {
     Always,
     /// Not even on a terminal
     Never,
+}
+
+/// Parses a time in seconds, with fractions: from 0 to 10^9. Longer ones would overflow deadlines.
+///
+/// # Errors
+/// What to write instead.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    match seconds.filter(|seconds| (0.0..=1e9).contains(seconds)) {
+        Some(seconds) => Ok(Duration::from_secs_f64(seconds)),
+        None => Err("give a number of seconds from 0 to 1e9, such as 2 or 0.5".to_owned()),
+    }
 }
 
 /// Parses the command line of this process. A usage error ends the process with status 2 and suggests the
@@ -152,6 +165,17 @@ mod tests {
         let error = try_parse::<Line>(&words).unwrap_err();
         assert_eq!(error.exit_code(), 2, "{line}");
         error.to_string()
+    }
+
+    #[test]
+    fn seconds_are_finite_and_may_have_fractions() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(seconds("0"), Ok(Duration::ZERO));
+        assert_eq!(seconds("-0"), Ok(Duration::ZERO));
+        for text in ["-1", "x", "", "1e10", "1e300", "NaN", "nan", "inf", "-inf"] {
+            let refused = seconds(text).unwrap_err();
+            assert_eq!(refused, "give a number of seconds from 0 to 1e9, such as 2 or 0.5", "{text}");
+        }
     }
 
     #[test]

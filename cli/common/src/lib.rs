@@ -13,7 +13,7 @@ pub mod findings;
 pub mod help;
 pub mod input;
 pub mod nodes;
-mod other_users;
+pub mod other_users;
 pub mod output;
 pub mod programs;
 pub mod signals;

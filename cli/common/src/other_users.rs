@@ -10,7 +10,8 @@ use crate::text::one_line;
 const MAX_NAMED: usize = 3;
 
 /// Returns advice about a machine of another user: of that name, or any if `None`. `None` if there is none.
-pub(crate) fn other_users_hint(name: Option<&str>) -> Option<String> {
+#[must_use]
+pub fn other_users_hint(name: Option<&str>) -> Option<String> {
     let others = machines_of_others().unwrap_or_default();
     let wanted = others.into_iter().filter(|other| name.is_none_or(|name| other.name == name));
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();

@@ -57,10 +57,23 @@ const GLOBAL_OPTIONS_WITH_VALUE: [&str; 2] = ["--machine", "--color"];
 /// Commands whose arguments are a compiler's, including those that look like global options.
 const COMPILERS: [&str; 2] = ["mpicc", "ompcc"];
 
-/// Returns this process's command line, with `--` inserted after the name of a compiler.
+/// Returns this process's command line: `help COMMAND` as `COMMAND --help`, and with `--` inserted after the
+/// name of a compiler.
 #[must_use]
 pub fn command_line() -> Vec<OsString> {
-    with_compiler_arguments_separated(std::env::args_os().collect())
+    with_compiler_arguments_separated(with_help_as_option(std::env::args_os().collect()))
+}
+
+/// Translates `help COMMAND` into `COMMAND --help`. Clap's own command `help` does not know the options of
+/// other programs' commands; an option is passed on to them.
+fn with_help_as_option(mut words: Vec<OsString>) -> Vec<OsString> {
+    if let Some(help) = find_command(&words, "help") {
+        words.remove(help);
+        if !words[help..].iter().any(|word| word == "--help" || word == "-h") {
+            words.push("--help".into());
+        }
+    }
+    words
 }
 
 fn with_compiler_arguments_separated(mut words: Vec<OsString>) -> Vec<OsString> {
@@ -194,6 +207,24 @@ mod tests {
             ("tombolo", "tombolo"),
         ] {
             let words = with_compiler_arguments_separated(line.split(' ').map(OsString::from).collect());
+            let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
+            assert_eq!(words.join(" "), meant, "{line}");
+        }
+    }
+
+    #[test]
+    fn help_of_a_command_is_its_option() {
+        for (line, meant) in [
+            ("tombolo help", "tombolo --help"),
+            ("tombolo help run", "tombolo run --help"),
+            ("tombolo help trace show", "tombolo trace show --help"),
+            ("tombolo --color never help bench", "tombolo --color never bench --help"),
+            ("tombolo-mpi help mpirun", "tombolo-mpi mpirun --help"),
+            ("tombolo help --help", "tombolo --help"),
+            ("tombolo --machine help ps", "tombolo --machine help ps"),
+            ("tombolo run help", "tombolo run help"),
+        ] {
+            let words = with_help_as_option(line.split(' ').map(OsString::from).collect());
             let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
             assert_eq!(words.join(" "), meant, "{line}");
         }

@@ -7,6 +7,7 @@
 
 mod page;
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,17 +23,50 @@ const COMPLETIONS: [(Shell, &str); 3] = [
     (Shell::Fish, "share/fish/vendor_completions.d/tombolo.fish"),
 ];
 
+const USAGE: &str = "\
+usage: tombolo-documents FOLDER
+
+Writes the manual pages and shell completions of tombolo below FOLDER, which it creates.";
+
 fn main() -> ExitCode {
-    let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
-        eprintln!("usage: tombolo-documents FOLDER");
-        return ExitCode::from(2);
-    };
-    match write(&folder) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("tombolo-documents: cannot write below {}: {error}", folder.display());
-            ExitCode::FAILURE
+    match request(std::env::args_os().skip(1)) {
+        Request::Help => {
+            println!("{USAGE}");
+            ExitCode::SUCCESS
         }
+        Request::Invalid => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+        Request::Write(folder) => match write(&folder) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("tombolo-documents: cannot write below {}: {error}", folder.display());
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+/// Request of the command line.
+#[derive(PartialEq, Eq, Debug)]
+enum Request {
+    Help,
+    Write(PathBuf),
+    Invalid,
+}
+
+fn request(words: impl Iterator<Item = OsString>) -> Request {
+    let words: Vec<OsString> = words.collect();
+    if words.iter().any(|word| word == "--help" || word == "-h") {
+        return Request::Help;
+    }
+    match &words[..] {
+        // A folder with such a name can be written as `./-x`.
+        [folder] if !folder.is_empty() && !folder.as_encoded_bytes().starts_with(b"-") => {
+            Request::Write(folder.into())
+        }
+        _ => Request::Invalid,
     }
 }
 
@@ -88,6 +122,17 @@ mod tests {
     }
 
     #[test]
+    fn only_a_folder_is_written_to() {
+        let request = |line: &str| request(line.split_whitespace().map(OsString::from));
+        assert_eq!(request("--help"), Request::Help);
+        assert_eq!(request("out -h"), Request::Help);
+        assert_eq!(request("target/documents"), Request::Write("target/documents".into()));
+        for line in ["", "--version", "a b"] {
+            assert_eq!(request(line), Request::Invalid, "{line}");
+        }
+    }
+
+    #[test]
     fn every_command_that_help_shows_has_a_page() {
         let pages = page::all(&whole()).expect("pages are written to memory");
         let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
@@ -98,6 +143,8 @@ mod tests {
         }
         let (_, up) = pages.iter().find(|(name, _)| name == "tombolo-up.1").expect("it is there");
         assert!(up.contains("\\fBtombolo up\\fR"), "{up}");
+        let title = concat!(".TH tombolo-up 1 \"\" \"tombolo ", env!("CARGO_PKG_VERSION"), "\" Tombolo\n");
+        assert!(up.contains(title), "{up}");
         // Examples keep their line breaks.
         assert!(up.contains(".nf\n") && up.contains("tombolo up machines/zoo.toml"), "{up}");
     }

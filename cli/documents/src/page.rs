@@ -6,6 +6,9 @@ use std::io;
 use clap::Command;
 use clap_mangen::Man;
 
+/// Source of the pages, which their footers show. Pages have no date, so that builds are reproducible.
+const SOURCE: &str = concat!("tombolo ", env!("CARGO_PKG_VERSION"));
+
 /// Returns file name and text of the page of `command`, and of the pages of all commands below it.
 pub(crate) fn all(command: &Command) -> io::Result<Vec<(String, String)>> {
     let mut command = command.clone();
@@ -16,7 +19,7 @@ pub(crate) fn all(command: &Command) -> io::Result<Vec<(String, String)>> {
 }
 
 fn add(command: &Command, pages: &mut Vec<(String, String)>) -> io::Result<()> {
-    let man = Man::new(command.clone()).manual("Tombolo");
+    let man = Man::new(command.clone()).manual("Tombolo").source(SOURCE);
     pages.push((man.get_filename(), text(&man, command)?));
     let shown = |command: &&Command| !command.is_hide_set() && command.get_name() != "help";
     command.get_subcommands().filter(shown).try_for_each(|command| add(command, pages))
@@ -34,7 +37,10 @@ fn text(man: &Man, command: &Command) -> io::Result<String> {
     if command.has_subcommands() {
         man.render_subcommands_section(&mut page)?;
     }
-    let mut text = String::from_utf8(page).map_err(io::Error::other)?;
+    // The library omits the empty date, so that the source would stand in its place.
+    let title = format!(".TH {} 1 ", command.get_display_name().unwrap_or(command.get_name()));
+    let text = String::from_utf8(page).map_err(io::Error::other)?;
+    let mut text = text.replacen(&format!("{title} "), &format!("{title}\"\" "), 1);
     if let Some(after) = command.get_after_help() {
         text.push_str(&examples(&after.to_string()));
     }

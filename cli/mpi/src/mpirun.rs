@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tombolo::nodes::{NodeInfo, NodeKind, Target};
 use tombolo::{Child, Domain, Exit};
-use tombolo_cli_common::arguments::exit_with;
+use tombolo_cli_common::arguments::{self, exit_with};
 use tombolo_cli_common::nodes::{needs, placement_failure, prepare_auto, with_needs};
 use tombolo_cli_common::programs::find_command;
 use tombolo_mpi_launch::environment::{Environment, SharedMemory};
@@ -75,7 +75,7 @@ pub(crate) struct Options {
     stdin: StdinReaders,
 
     /// End the job after this time
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
 
     /// Provider of the shared memory between the ranks of one node. `tombolo` presents each rank to MPI as a
@@ -168,14 +168,9 @@ fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| format!("invalid number of seconds '{text}'; use a number such as 30 or 0.5"))?;
-    let sensible = seconds > 0.0 && seconds <= 1e9;
-    if sensible {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err("the time must be greater than 0 and at most 1e9 seconds".to_owned())
+    match arguments::seconds(text)? {
+        Duration::ZERO => Err("the time must be greater than 0".to_owned()),
+        time => Ok(time),
     }
 }
 

@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tombolo::Error;
 use tombolo_admin::{Console, Machine};
+use tombolo_cli_common::arguments::seconds;
 
-use super::kill::seconds;
 use crate::context::Context;
 use crate::failure::{Failure, eprint_quietly};
 use terminal::RawMode;
@@ -55,7 +55,7 @@ pub(crate) struct Options {
     all: bool,
 
     /// Leave after this many seconds
-    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     duration: Option<Duration>,
 
     /// Send no input to the node

@@ -94,6 +94,20 @@ enum Language {
     Go,
 }
 
+impl CompileOptions {
+    /// Returns an option that has no effect on stubs in the selected language, and a language for it.
+    fn misplaced(&self) -> Option<(&'static str, &'static str)> {
+        let is_rust = matches!(self.lang, Language::Rust | Language::RustOwned);
+        let checks = [
+            (self.prefix.is_some() && !matches!(self.lang, Language::C), "--prefix", "c"),
+            (self.package.is_some() && !matches!(self.lang, Language::Go), "--package", "go"),
+            (!self.hold.is_empty() && !matches!(self.lang, Language::RustOwned), "--hold", "rust-owned"),
+            (self.runtime != RUNTIME && !is_rust, "--runtime", "rust"),
+        ];
+        checks.into_iter().find_map(|(is_misplaced, option, lang)| is_misplaced.then_some((option, lang)))
+    }
+}
+
 fn parse_held_type(text: &str) -> Result<(String, Held), String> {
     let (name, how) = text.split_once('=').ok_or("say it as TYPE=HOW")?;
     Ok((name.to_owned(), how.parse().unwrap_or_else(|never| match never {})))
@@ -156,6 +170,12 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
 }
 
 fn compile(context: &Context, options: &CompileOptions) -> Result<u8, Failure> {
+    if let Some((option, lang)) = options.misplaced() {
+        return Err(Failure::Usage {
+            message: format!("{option} has no effect on stubs in this language; it is for --lang {lang}"),
+            hint: None,
+        });
+    }
     let Compiled { model, files } = read(context, &options.file)?;
     let origin = options.file.to_string_lossy().into_owned();
     let stubs = match options.lang {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo::DomainId;
 use tombolo_admin::{Machine, Signal};
+use tombolo_cli_common::arguments::seconds;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -33,14 +34,8 @@ pub(crate) struct Options {
     signal: Option<u8>,
 
     /// The grace period until SIGKILL; 0 kills at once [default: 2]
-    #[arg(short, long, value_parser = seconds, value_name = "SECONDS")]
+    #[arg(short, long, value_parser = seconds, allow_negative_numbers = true, value_name = "SECONDS")]
     grace: Option<Duration>,
-}
-
-/// Parses seconds, with fractions.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "give a number of seconds, such as 2 or 0.5".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
@@ -76,13 +71,5 @@ mod tests {
         assert_eq!(order(Some(2), Some(Duration::ZERO)), (9, Duration::ZERO));
         assert_eq!(order(Some(10), None), (10, Duration::MAX));
         assert_eq!(order(Some(2), Some(GRACE)), (2, GRACE));
-    }
-
-    #[test]
-    fn seconds_may_have_fractions() {
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        for text in ["-1", "x", "", "1e300", "NaN"] {
-            assert!(seconds(text).is_err(), "{text}");
-        }
     }
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use tombolo::Domain;
 use tombolo::find::machines_up;
 use tombolo::nodes::NodeInfo;
+use tombolo_cli_common::other_users::other_users_hint;
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
@@ -69,11 +70,20 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     }
     let machines: Vec<MachineReport> = names.into_iter().filter_map(query_machine).collect();
     if let (Some(wanted), true) = (&context.machine, machines.is_empty()) {
-        return Err(Failure::NotUp(wanted.clone()));
+        return Err(not_up(wanted));
     }
     let silent: Vec<String> = machines.iter().filter_map(MachineReport::error_text).collect();
     show(context, options, machines)?;
     if silent.is_empty() { Ok(()) } else { Err(Failure::Job { message: silent.join("; "), status: 1 }) }
+}
+
+/// Returns the failure for a machine that is not up. Its usual hint would be this very command.
+fn not_up(name: &str) -> Failure {
+    let failure = Failure::NotUp(name.to_owned());
+    match other_users_hint(Some(name)) {
+        Some(_) => failure,
+        None => failure.advised("`tombolo up` with its machine file brings it up"),
+    }
 }
 
 fn show(context: &Context, options: &Options, machines: Vec<MachineReport>) -> Result<(), Failure> {

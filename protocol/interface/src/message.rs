@@ -61,7 +61,7 @@ pub enum Fault {
     /// another domain.
     #[error("the server was not given a right that came with the request, or has it no more")]
     Refused,
-    /// The server had deferred the answer and can no longer give it.
+    /// The server dropped the call without an answer.
     #[error("the server dropped the call without an answer")]
     Dropped,
     /// A reason unknown to this side.

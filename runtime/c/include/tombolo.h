@@ -75,7 +75,7 @@ enum {
     TOMBOLO_CONTENT_LOST = 38,       /* buffers arrived without content: this process is out of file descriptors */
 
     /* Typed interfaces; see tombolo/interface.h. */
-    TOMBOLO_DECLINED = 40,         /* the server replied with the error that the interface declares */
+    TOMBOLO_DECLINED = 40,         /* the server replied with the error that the interface declares: see the call's `error` */
     TOMBOLO_OVER_LIMIT = 41,       /* a value exceeds the interface's limit, or has no wire representation */
     TOMBOLO_MALFORMED = 42,        /* the peer sent a malformed message */
     TOMBOLO_UNKNOWN_CALL = 43,     /* the server does not know the call: it may be older */
@@ -83,7 +83,7 @@ enum {
     TOMBOLO_UNSERVED = 45,         /* the server does not serve the call */
     TOMBOLO_ANSWER_TOO_LONG = 46,  /* the answer is longer than the interface or the channel allows */
     TOMBOLO_SERVER_BUSY = 47,      /* too many calls of this client are outstanding */
-    TOMBOLO_FAULT = 48,            /* the server gave a reason that this side does not know */
+    TOMBOLO_FAULT = 48,            /* the server dropped the call, or gave a reason that this side does not know */
     TOMBOLO_NO_MEMORY = 49,        /* the memory supplied for a client or server is too small */
     TOMBOLO_LATER = 50,            /* returned by a handler that will answer later */
     TOMBOLO_NOT_OUTSTANDING = 51,  /* the client no longer waits for that answer */

@@ -33,9 +33,11 @@ uint64_t tombolo_now_ns(void)
     return server.now_ns;
 }
 
+static const char *explanation = "";
+
 tombolo_status tombolo_explain(tombolo_status status, const char *what)
 {
-    (void)what;
+    explanation = what;
     return status;
 }
 
@@ -118,13 +120,17 @@ static void expect_get(const char *what, tombolo_status expected)
     const example_kv_get_request request = {{"isle", 4}};
     example_kv_get_reply reply;
     example_kv_error error = 0;
-    const tombolo_status status = example_kv_call_get(&client, &request, &reply, &error, TOMBOLO_SECOND);
+    tombolo_status status;
+    explanation = "";
+    status = example_kv_call_get(&client, &request, &reply, &error, TOMBOLO_SECOND);
     if (status != expected) {
         fprintf(stderr, "%s: status %d, not %d\n", what, (int)status, (int)expected);
         exit(1);
     }
     must(status != TOMBOLO_OK || (reply.version == 7 && reply.value.length == 4), what);
     must(status != TOMBOLO_DECLINED || error == EXAMPLE_KV_ERROR_FULL, what);
+    must(status != TOMBOLO_DECLINED || strstr(explanation, "the server declined the call") != NULL, "a declined call");
+    must((status == TOMBOLO_OK) == (explanation[0] == '\0'), "every failure has a text, and only a failure");
     must(server.count == 0, what);
     server.first = 0;
 }

@@ -100,8 +100,7 @@ impl End {
         let waited = wait(py, until, |slice| wait_any(&mut [&mut *channel], slice).map(drop));
         waited.map_err(|failure| match failure {
             Failure::Facade(Error::TimedOut { timeout, .. }) => {
-                let what =
-                    format!("anything from domain {} on {}", channel.peer(), channel.peer_node());
+                let what = format!("anything from domain {} on {}", channel.peer(), channel.peer_node());
                 Error::TimedOut { what, timeout }.into()
             }
             failure => failure,

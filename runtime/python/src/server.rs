@@ -1,6 +1,6 @@
 //! Serving side of a channel.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pyo3::exceptions::PyException;
@@ -16,7 +16,7 @@ use crate::end::End;
 use crate::failure::{Failure, class_named, exclusive};
 use crate::layout::{Interface, Message};
 use crate::passing::FarEnd;
-use crate::wait::{Deadline, Seconds};
+use crate::wait::{Deadline, SLICE, Seconds};
 
 /// Maximum number of outstanding calls of a client.
 const MAX_OUTSTANDING: usize = 256;
@@ -39,8 +39,8 @@ struct State {
     end: End,
     writer: Writer,
     inbox: Vec<u8>,
-    /// Calls to be answered later: ordinals and numbers.
-    outstanding: Vec<(u16, u32)>,
+    /// Calls to be answered later.
+    outstanding: Vec<Outstanding>,
     calls: u64,
     answers: u64,
     messages: u64,
@@ -48,6 +48,24 @@ struct State {
     malformed: u64,
     /// Number of calls with a right that was not granted to this side.
     refused: u64,
+}
+
+/// Ordinal and number of a call.
+type CallKey = (u16, u32);
+
+/// Call to be answered later.
+#[derive(Debug)]
+struct Outstanding {
+    key: CallKey,
+    /// Shared with the call's [`Later`] objects: when only this one is left, no thread can answer. `None` for
+    /// a call of an event loop, whose task answers it.
+    held: Option<Arc<()>>,
+}
+
+impl Outstanding {
+    fn is_dropped(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| Arc::strong_count(held) == 1)
+    }
 }
 
 /// Message that arrived and is to be served.
@@ -86,7 +104,7 @@ impl State {
             Kind::Call => true,
             Kind::Message => false,
             Kind::Cancel => {
-                self.outstanding.retain(|call| *call != (header.ordinal(), header.call()));
+                self.forget((header.ordinal(), header.call()));
                 return Ok(PollResult::Cancelled(header.call()));
             }
             Kind::Reply | Kind::Error | Kind::Fault => {
@@ -117,6 +135,23 @@ impl State {
             }
             Err(DecodeError::Raised(error)) => Err(error.into()),
         }
+    }
+
+    fn is_outstanding(&self, key: CallKey) -> bool {
+        self.outstanding.iter().any(|call| call.key == key)
+    }
+
+    fn forget(&mut self, key: CallKey) {
+        self.outstanding.retain(|call| call.key != key);
+    }
+
+    /// Answers the calls whose [`Later`] is gone.
+    fn fail_dropped_calls(&mut self, py: Python<'_>) -> Result<(), Failure> {
+        while let Some(index) = self.outstanding.iter().position(Outstanding::is_dropped) {
+            let (ordinal, number) = self.outstanding.swap_remove(index).key;
+            self.fault(py, Header::new(ordinal, Kind::Fault, number), Fault::Dropped)?;
+        }
+        Ok(())
     }
 
     fn fault<'py>(
@@ -157,7 +192,7 @@ impl State {
             }
             Err(failure) => {
                 report(py, message, failure.into());
-                Some(Fault::Unserved)
+                Some(Fault::Dropped)
             }
         };
         if let Some(fault) = fault {
@@ -231,6 +266,7 @@ impl ServerEnd {
         let mut guard = self.state()?;
         let state = &mut *guard;
         let interface = self.interface.get();
+        state.fail_dropped_calls(py)?;
         for _ in 0..state.end.spin_polls() {
             match state.process_message(py, interface)? {
                 PollResult::Nothing if timeout.is_zero() => return Ok(PollResult::Nothing),
@@ -242,12 +278,21 @@ impl ServerEnd {
         let until = Deadline::new(timeout);
         loop {
             match state.process_message(py, interface)? {
-                PollResult::Nothing => match state.end.wait_readable(py, until) {
-                    Err(Failure::Facade(Error::TimedOut { .. } | Error::WouldBlock)) => {
-                        return Ok(PollResult::Nothing);
+                PollResult::Nothing => {
+                    // Other threads may drop calls during the wait, which does not end it.
+                    let left = until.remaining();
+                    let slice = if state.outstanding.is_empty() { left } else { left.min(SLICE) };
+                    match state.end.wait_readable(py, Deadline::new(slice)) {
+                        Err(Failure::Facade(Error::TimedOut { .. } | Error::WouldBlock)) if slice < left => {
+                            py.check_signals()?;
+                            state.fail_dropped_calls(py)?;
+                        }
+                        Err(Failure::Facade(Error::TimedOut { .. } | Error::WouldBlock)) => {
+                            return Ok(PollResult::Nothing);
+                        }
+                        waited => waited?,
                     }
-                    waited => waited?,
-                },
+                }
                 PollResult::Settled if until_served && !until.remaining().is_zero() => {}
                 found => return Ok(found),
             }
@@ -259,11 +304,15 @@ impl ServerEnd {
         let (py, this) = (slf.py(), slf.get());
         let Incoming { message, call, values } = incoming;
         let handler = this.handler.bind(py);
-        let serve = handler.getattr(message.get().name.bind(py));
-        let outcome = serve.and_then(|serve| {
-            let _current = Current::set(slf, &message, call);
-            serve.call1(values)
-        });
+        let name = message.get().name.bind(py);
+        let outcome = match handler.getattr_opt(name) {
+            Ok(Some(serve)) if !serve.is_none() => {
+                let _current = Current::set(slf, &message, call);
+                serve.call1(values)
+            }
+            Ok(_) => Err(Failure::new("Unserved", format!("the handler has no method {name}")).into()),
+            Err(error) => Err(error),
+        };
         let passed_on = match &outcome {
             // An exception such as that of Ctrl-C, which is not for the handler to decide.
             Err(error) if !error.is_instance_of::<PyException>(py) => Some(error.clone_ref(py)),
@@ -272,9 +321,9 @@ impl ServerEnd {
         if call != 0 {
             let is_later = matches!(&outcome, Ok(value) if value.is_instance_of::<Later>());
             if !is_later {
-                let (mut state, key) = (this.state()?, (message.get().ordinal, call));
+                let mut state = this.state()?;
                 // A call marked for a later answer that is answered now.
-                state.outstanding.retain(|outstanding| *outstanding != key);
+                state.forget((message.get().ordinal, call));
                 state.answer(py, message.get(), call, outcome, ANSWER_TIMEOUT)?;
             }
         } else if let Err(error) = outcome {
@@ -350,8 +399,8 @@ impl ServerEnd {
     /// False if there was none.
     ///
     /// An exception of the handler fails only its call: it is logged (logger ``tombolo``), and the client is
-    /// told that the call was not served. The end of the channel, and exceptions that are not an
-    /// ``Exception``, are raised.
+    /// told that the call was dropped without an answer (``Fault``). The end of the channel, and exceptions
+    /// that are not an ``Exception``, are raised.
     #[pyo3(signature = (timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn serve_one(slf: &Bound<'_, Self>, timeout: Seconds) -> Result<bool, Failure> {
         match slf.get().next(slf.py(), timeout.0, false)? {
@@ -401,7 +450,8 @@ impl ServerEnd {
             PollResult::Cancelled(call) => Ok(Some((None, call, None))),
             PollResult::Serve(Incoming { message, call, values }) => {
                 if call != 0 {
-                    self.state()?.outstanding.push((message.get().ordinal, call));
+                    let key = (message.get().ordinal, call);
+                    self.state()?.outstanding.push(Outstanding { key, held: None });
                 }
                 Ok(Some((Some(message), call, Some(values))))
             }
@@ -421,7 +471,7 @@ impl ServerEnd {
     ) -> Result<(), Failure> {
         let mut state = self.state()?;
         let (message, key) = (message.get(), (message.get().ordinal, call));
-        if !state.outstanding.contains(&key) {
+        if !state.is_outstanding(key) {
             return Err(Failure::new("NotOutstanding", "the client no longer waits for the answer"));
         }
         let outcome = match error {
@@ -429,12 +479,12 @@ impl ServerEnd {
             Some(error) => Err(PyErr::from_value(error)),
         };
         state.answer(py, message, call, outcome, timeout.0)?;
-        state.outstanding.retain(|outstanding| *outstanding != key);
+        state.forget(key);
         Ok(())
     }
 
     fn _is_outstanding(&self, message: &Bound<'_, Message>, call: u32) -> Result<bool, Failure> {
-        Ok(self.state()?.outstanding.contains(&(message.get().ordinal, call)))
+        Ok(self.state()?.is_outstanding((message.get().ordinal, call)))
     }
 
     #[pyo3(signature = (message, values, timeout = Seconds(Duration::from_secs(30))))]
@@ -455,18 +505,16 @@ impl ServerEnd {
 }
 
 /// A call that is answered later: a handler gets it from :func:`later`, and returns it.
+///
+/// If the last reference to it is gone without an answer, the server answers the call as dropped.
 #[pyclass(module = "tombolo", frozen, skip_from_py_object)]
 #[derive(Debug)]
 pub(crate) struct Later {
     server: Py<ServerEnd>,
     message: Py<Message>,
     call: u32,
-}
-
-impl Later {
-    fn clone_ref(&self, py: Python<'_>) -> Later {
-        Later { server: self.server.clone_ref(py), message: self.message.clone_ref(py), call: self.call }
-    }
+    /// Only its count of references is used; see [`Outstanding`].
+    _held: Arc<()>,
 }
 
 #[pymethods]
@@ -505,18 +553,26 @@ impl Later {
 
 thread_local! {
     /// Message that a handler on this thread is serving.
-    static CURRENT: std::cell::RefCell<Option<Later>> = const { std::cell::RefCell::new(None) };
+    static CURRENT: std::cell::RefCell<Option<Serving>> = const { std::cell::RefCell::new(None) };
+}
+
+/// Message that is being served.
+struct Serving {
+    server: Py<ServerEnd>,
+    message: Py<Message>,
+    /// 0 for a message without an answer.
+    call: u32,
 }
 
 /// Marks a message as the current one of its thread, until this is dropped.
 struct Current {
-    before: Option<Later>,
+    before: Option<Serving>,
 }
 
 impl Current {
     fn set(server: &Bound<'_, ServerEnd>, message: &Py<Message>, call: u32) -> Current {
         let py = server.py();
-        let now = Later { server: server.clone().unbind(), message: message.clone_ref(py), call };
+        let now = Serving { server: server.clone().unbind(), message: message.clone_ref(py), call };
         Current { before: CURRENT.replace(Some(now)) }
     }
 }
@@ -527,8 +583,14 @@ impl Drop for Current {
     }
 }
 
-fn current(py: Python<'_>) -> Result<Later, Failure> {
-    let current = CURRENT.with_borrow(|current| current.as_ref().map(|current| current.clone_ref(py)));
+fn current(py: Python<'_>) -> Result<Serving, Failure> {
+    let current = CURRENT.with_borrow(|current| {
+        current.as_ref().map(|Serving { server, message, call }| Serving {
+            server: server.clone_ref(py),
+            message: message.clone_ref(py),
+            call: *call,
+        })
+    });
     current.ok_or_else(|| Failure::invalid("no handler is called in this thread"))
 }
 
@@ -539,18 +601,20 @@ pub(crate) fn current_server(py: Python<'_>) -> Result<Py<ServerEnd>, Failure> {
 }
 
 /// For handlers: marks the current call to be answered later. The handler has to return the result of this
-/// function.
+/// function, and to keep it until the answer: if it is gone, the call is answered as dropped.
 #[pyfunction]
 pub(crate) fn later(py: Python<'_>) -> Result<Later, Failure> {
-    let later = current(py)?;
-    if later.call == 0 {
+    let Serving { server, message, call } = current(py)?;
+    if call == 0 {
         return Err(Failure::invalid("a one-way message is not answered"));
     }
-    let key = (later.message.get().ordinal, later.call);
-    let mut state = later.server.get().state()?;
-    if !state.outstanding.contains(&key) {
-        state.outstanding.push(key);
+    let key = (message.get().ordinal, call);
+    let mut state = server.get().state()?;
+    let known = state.outstanding.iter().find(|outstanding| outstanding.key == key);
+    let held = known.and_then(|outstanding| outstanding.held.clone()).unwrap_or_default();
+    if known.is_none() {
+        state.outstanding.push(Outstanding { key, held: Some(Arc::clone(&held)) });
     }
     drop(state);
-    Ok(later)
+    Ok(Later { server, message, call, _held: held })
 }

@@ -1,5 +1,6 @@
 """Channels of messages as they are, names, and what goes wrong with them."""
 
+import ast
 import contextlib
 import math
 import os
@@ -339,6 +340,24 @@ class Errors(unittest.TestCase):
         # What C has and Python has not: what is no failure, is Python's own, or has no place in its means.
         without = {"OK", "INTERNAL", "NO_MEMORY", "LATER", "UNKNOWN_MESSAGE"}
         self.assertEqual({name for name, number in known.items() if int(number) not in numbered}, without)
+
+    def test_type_checkers_see_every_error(self):
+        def assigned(module):
+            """Yields the values that a module assigns or adds to `__all__`."""
+            with open(module.__file__, encoding="utf-8") as source:
+                for node in ast.parse(source.read()).body:
+                    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+                    if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+                        yield node.value
+
+        kinds = {name for name, kind in vars(tombolo.errors).items() if isinstance(kind, type) and issubclass(kind, tombolo.Error)}
+        # Type checkers read lists of literals, and the addition of another module's list.
+        (errors,) = assigned(tombolo.errors)
+        listed = ast.literal_eval(errors)
+        self.assertEqual((set(listed), len(listed)), (kinds, len(kinds)))
+        package, added = assigned(tombolo)
+        self.assertIn("Channel", ast.literal_eval(package))
+        self.assertEqual(ast.unparse(added), "errors.__all__")
 
     def test_threads_of_one_program_are_one_domain(self):
         ids = [Task(lambda: tombolo.attach().machine_name).result() for _ in range(2)]

@@ -5,6 +5,7 @@ import contextlib
 import importlib
 import logging
 import os
+import queue
 import re
 import sys
 import tempfile
@@ -14,7 +15,7 @@ import unittest
 
 import passing
 import tombolo
-from support import PATIENCE, Task, domain, fresh_name
+from support import PATIENCE, Task, domain, eventually_raises, fresh_name
 from tombolo import interfaces
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
@@ -291,19 +292,97 @@ class MalformedMessages(unittest.TestCase):
         store = Store()
         with running_server(kv.KvServer, store) as (name, _):
             with kv.KvClient.connect(domain(), name, timeout=PATIENCE) as client:
-                wrong = (fail, lambda: "no reply", lambda: kv.KvGetReply(b"", -1), lambda: kv.KvGetReply("text", 1))
+                wrong = (fail, lambda: "no reply", lambda: kv.KvGetReply("text", 1))
+                over_limit = (lambda: kv.KvGetReply(b"", -1), lambda: kv.KvGetReply(bytes(2049), 1))
                 with self.assertLogs("tombolo", logging.ERROR) as logs:
                     for store.failing in wrong:
-                        with self.assertRaises(tombolo.Fault):
+                        with self.assertRaisesRegex(tombolo.Fault, "dropped the call") as raised:
                             client.get("key")
-                    store.failing = lambda: kv.KvGetReply(bytes(2049), 1)
-                    self.assertRaises(tombolo.AnswerTooLong, client.get, "key")
+                        self.assertIs(type(raised.exception), tombolo.Fault)
+                    for store.failing in over_limit:
+                        self.assertRaises(tombolo.AnswerTooLong, client.get, "key")
                     client.forget("raise")
                     self.assertEqual(client.list("").keys, [])
                 self.assertEqual(len(logs.output), 6)
-        with running_server(kv.KvServer, kv.KvHandler()) as (name, _):
+        # Only a missing method is unserved, whether the handler has the generated base class or not.
+        for handler in (kv.KvHandler(), object()):
+            with running_server(kv.KvServer, handler) as (name, _):
+                with kv.KvClient.connect(domain(), name, timeout=PATIENCE) as client:
+                    self.assertRaises(tombolo.Unserved, client.get, "key")
+
+    def test_later_is_answered_by_the_thread_that_serves(self):
+        class Slow(kv.KvHandler):
+            laters = queue.SimpleQueue()
+
+            def get(self, key):
+                later = tombolo.later()
+                self.laters.put(later)
+                return later
+
+        def serve(listener):
+            with listener, kv.KvServer(listener.accept(PATIENCE), Slow()) as server:
+                with contextlib.suppress(tombolo.PeerGone):
+                    while True:
+                        server.serve_one(timeout=0.01)
+                        while not finished.empty():
+                            later, reply = finished.get()
+                            later.reply(reply)
+
+        name, finished = fresh_name("slow"), queue.SimpleQueue()
+        serving = Task(lambda listener=kv.KvServer.export(domain(), name): serve(listener))
+        with kv.KvClient.connect(domain(), name, timeout=PATIENCE) as client:
+            call = client.start_get("key")
+            finished.put((Slow.laters.get(timeout=PATIENCE), kv.KvGetReply(b"sand", 1)))
+            self.assertEqual(call.wait().value, b"sand")
+        serving.result()
+        # While the server waits, other threads cannot reply.
+        with running_server(kv.KvServer, Slow()) as (name, _):
             with kv.KvClient.connect(domain(), name, timeout=PATIENCE) as client:
-                self.assertRaises(tombolo.Unserved, client.get, "key")
+                call = client.start_get("key")
+                later = Slow.laters.get(timeout=PATIENCE)
+                eventually_raises(tombolo.Busy, lambda: later.is_outstanding)
+                self.assertRaises(tombolo.Busy, later.reply, kv.KvGetReply(b"sand", 1))
+                del later
+                with self.assertRaises(tombolo.Fault):
+                    call.wait()
+
+    def test_dropped_later_ends_its_call(self):
+        class Dropping(kv.KvHandler):
+            kept = []
+
+            def get(self, key):
+                return tombolo.later()
+
+            def await_change(self, key):
+                later, again = tombolo.later(), tombolo.later()
+                self.kept.append(later)
+                del again
+                return later
+
+            def list(self, prefix):
+                later = tombolo.later()
+                if prefix == "raise":
+                    raise ZeroDivisionError(later)
+                return kv.KvListReply([prefix])
+
+        with running_server(kv.KvServer, Dropping()) as (name, outcome):
+            with kv.KvClient.connect(domain(), name, timeout=PATIENCE) as client:
+                # Dropped by the handler: the next wait of the server answers it.
+                with self.assertRaisesRegex(tombolo.Fault, "dropped the call"):
+                    client.get("key")
+                # A call that is answered at once after all has one answer.
+                with self.assertLogs("tombolo", logging.ERROR):
+                    self.assertRaises(tombolo.Fault, client.list, "raise")
+                self.assertEqual(client.list("key").keys, ["key"])
+                # Dropped by another thread while the server waits.
+                waiting = client.start_await_change("key")
+                self.assertEqual(client.list("key").keys, ["key"])
+                self.assertFalse(waiting.is_ready)
+                Dropping.kept.clear()
+                with self.assertRaisesRegex(tombolo.Fault, "dropped the call"):
+                    waiting.wait()
+                self.assertEqual(client.counts["late"], 0)
+        self.assertEqual((outcome[0]["calls"], outcome[0]["answers"]), (5, 5))
 
     def test_client_refuses_wrong_answers(self):
         answers = [
@@ -421,6 +500,25 @@ class Async(unittest.IsolatedAsyncioTestCase):
                 await client.put("key", b"")
             self.assertIs(raised.exception.error, kv.KvError.FULL)
             self.assertEqual(events.received, [("key", 9)])
+
+    async def test_failing_and_missing_methods(self):
+        class Failing(AsyncStore):
+            put = None
+
+            async def get(self, key):
+                raise ZeroDivisionError("a defect")
+
+        name = fresh_name("failing")
+        running = asyncio.ensure_future(kv.KvAsyncServer.run(domain(), name, Failing()))
+        async with await kv.KvAsyncClient.connect(domain(), name, timeout=PATIENCE) as client:
+            with self.assertLogs("tombolo", logging.ERROR), self.assertRaises(tombolo.Fault) as raised:
+                await client.get("key")
+            self.assertIs(type(raised.exception), tombolo.Fault)
+            with self.assertRaises(tombolo.Unserved):
+                await client.put("key", b"")
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
 
     async def test_cancelled_task_cancels_its_call(self):
         async with await self.connect() as client:

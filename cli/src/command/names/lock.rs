@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use tombolo::names::NameFault;
+use tombolo_cli_common::arguments::seconds;
 
-use crate::command::kill::seconds;
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -34,7 +34,7 @@ pub(crate) struct LockOptions {
     name: String,
 
     /// Wait up to this many seconds; 0 only tries [default: a day]
-    #[arg(short, long, value_parser = seconds, value_name = "SECONDS")]
+    #[arg(short, long, value_parser = seconds, allow_negative_numbers = true, value_name = "SECONDS")]
     timeout: Option<Duration>,
 
     /// The exit status if the lock did not become free

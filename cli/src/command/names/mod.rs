@@ -8,8 +8,8 @@ mod watch;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use tombolo_cli_common::arguments::seconds;
 
-use crate::command::kill::seconds;
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -52,7 +52,7 @@ Example:
         /// The query
         query: String,
         /// Wait up to this many seconds for a match
-        #[arg(short, long, value_parser = seconds, value_name = "SECONDS")]
+        #[arg(short, long, value_parser = seconds, allow_negative_numbers = true, value_name = "SECONDS")]
         wait: Option<Duration>,
         /// Print JSON
         #[arg(long)]

@@ -16,12 +16,12 @@ use clap::Args;
 use tombolo::channel::CAPTURE_VARIABLE;
 use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo::{Domain, SpawnOptions};
+use tombolo_cli_common::arguments::seconds;
 use tombolo_files::{FILES_VARIABLE, FileGrant, FileServer, ServeFilesOptions};
 use tombolo_machine::Image;
 use tombolo_machine::image::ImageError;
 use tombolo_placement::MAX_RANKS;
 
-use super::kill::seconds;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{Printer, Show, lock_unpoisoned};
@@ -117,6 +117,7 @@ pub(crate) struct Options {
 
     /// The delay before a rank's first restart, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = seconds)]
+    #[arg(allow_negative_numbers = true, requires = "restart")]
     restart_delay: Duration,
 
     /// An image made by `tombolo build`, or an executable of the node; what follows it is passed to the

@@ -215,8 +215,8 @@ impl Environment {
         // The monitor's own environment may hold another launcher's variables.
         all.set("MPIR_CVAR_PMI_VERSION", "1".to_owned());
         all.set("MPIR_CVAR_CH4_NETMOD", "ofi".to_owned());
-        // MPICH 5.0.2 divides by zero when it sends a vector of elements such as MPI_FLOAT_INT in pieces instead
-        // of packing it.
+        // MPICH 5.0.2 divides by zero when it sends a vector of elements such as MPI_FLOAT_INT in pieces
+        // instead of packing it.
         all.set("MPIR_CVAR_CH4_OFI_ENABLE_PT2PT_NOPACK", "0".to_owned());
         if self.shared_memory == SharedMemory::Tombolo {
             // The process mapping says so too, but MPICH compares node numbers across worlds, takes ranks of

@@ -258,7 +258,10 @@ static inline tombolo_status tombolo_client_call(tombolo_client *client, const t
                 tombolo_get_fail(r, TOMBOLO_MALFORMED, 0, "an error where the interface declares none");
                 return tombolo_client_read(client, r, TOMBOLO_OK);
             }
-            return header.kind == TOMBOLO_REPLY ? TOMBOLO_OK : TOMBOLO_DECLINED;
+            if (header.kind == TOMBOLO_ERROR) {
+                return tombolo_explain(TOMBOLO_DECLINED, "the server declined the call: the call's `error` has the reason");
+            }
+            return TOMBOLO_OK;
         }
         if (status == TOMBOLO_OK) {
             tombolo_client_take(client, &header, r, *body);

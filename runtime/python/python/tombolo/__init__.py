@@ -101,5 +101,6 @@ __all__ = [
     "load_interface",
     "regions",
     "tasks",
-    *errors.__all__,
 ]
+# In this form, as type checkers understand no other.
+__all__ += errors.__all__

@@ -120,7 +120,10 @@ class Client(ClientEnd):
         slots: Optional[int] = None,
         spin: Optional[float] = None,
     ) -> Any:
-        """Connects to the program that exports a name. ``timeout`` is the default timeout of calls."""
+        """Connects to the program that exports a name.
+
+        ``timeout`` is the default timeout of calls; ``connect_timeout`` bounds the connecting.
+        """
         options = {"timeout": connect_timeout, "slots": slots, "spin": spin}
         channel = domain.connect(name, interface_hash=cls.INTERFACE.hash, **options)
         return cls(channel, events, timeout=timeout)
@@ -280,7 +283,10 @@ class AsyncClient:
         timeout: float = 30.0,
         slots: Optional[int] = None,
     ) -> Any:
-        """Connects to the program that exports a name. ``timeout`` is the default timeout of calls."""
+        """Connects to the program that exports a name.
+
+        ``timeout`` is the default timeout of calls; ``connect_timeout`` bounds the connecting.
+        """
 
         def connect() -> Channel:
             return domain.connect(name, timeout=connect_timeout, slots=slots, interface_hash=cls.INTERFACE.hash)
@@ -428,7 +434,10 @@ class AsyncServer:
         # Each task has its own context.
         _serving.set(self)
         try:
-            value = getattr(self._server.handler, message.name)(*values)
+            serve = getattr(self._server.handler, message.name, None)
+            if serve is None:
+                raise Unserved(f"the handler has no method {message.name}")
+            value = serve(*values)
             if isinstance(value, Awaitable):
                 value = await value
         except Exception as raised:

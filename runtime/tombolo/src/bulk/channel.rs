@@ -212,8 +212,8 @@ impl BulkChannel {
     /// [`assign_here_only`](Self::assign_here_only).
     ///
     /// # Errors
-    /// [`BulkError::Trust`] if the options name another trust than the channel's, unless it is full trust, the
-    /// default; and the errors of [`Domain::create_pool`].
+    /// [`BulkError::Trust`] if the options name another trust than the channel's, unless it is full trust,
+    /// the default; and the errors of [`Domain::create_pool`].
     pub fn create_unassigned_pool(&self, options: &PoolOptions) -> Result<Pool, Error> {
         let trust = self.trust;
         if options.trust != Trust::Full && options.trust != trust {

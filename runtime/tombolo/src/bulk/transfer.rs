@@ -212,8 +212,8 @@ impl BulkChannel {
         Ok(())
     }
 
-    /// Converts an error of a pool's table. A channel that has ended takes its pools with it, so its end is the
-    /// error then.
+    /// Converts an error of a pool's table. A channel that has ended takes its pools with it, so its end is
+    /// the error then.
     #[cold]
     fn table_error(&mut self, error: TableError) -> Error {
         if error == TableError::NotOnChannel

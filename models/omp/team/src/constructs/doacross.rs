@@ -15,7 +15,7 @@ use crate::team::share::{Range, WorkShare};
 use crate::team::thread::Thread;
 use crate::team::waiting;
 
-/// Enters a doacross loop nest. With `has_extras`, the first thread must add what else the construct needs and
+/// Enters a doacross loop nest. With `has_extras`, the first thread must add what else the construct needs,
 /// then set the record ready, and the others must wait for that.
 pub fn start(
     me: &'static Thread,

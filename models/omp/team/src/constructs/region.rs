@@ -212,7 +212,7 @@ fn acquire_workers(me: &'static Thread, team: &Team, size: u32) {
         team.member(id).thread.store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
     }
     // Before any of them has work: a process that is forked while another worker runs code of the program
-    // would inherit the locks of the C library that this worker holds, and nobody would release its copies.
+    // inherits the locks of the C library that this worker holds, and no thread releases its copies.
     for thread in (retained_threads..size).filter_map(|id| team.member(id).thread()) {
         if let Err(text) = root.start(thread) {
             sys::fatal(text);
