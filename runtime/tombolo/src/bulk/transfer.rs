@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use tombolo_bulk::wire::{CONTENT_HEAD_BYTES, MAX_CONTENT_BYTES, PIECE_WORDS};
-use tombolo_bulk::{Segment, TableError, Verb};
+use tombolo_bulk::{Segment, Verb};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
 use tombolo_transport::Transport as _;
@@ -215,8 +215,8 @@ impl BulkChannel {
     /// Converts an error of a pool's table. A channel that has ended takes its pools with it, so its end is
     /// the error then.
     #[cold]
-    fn table_error(&mut self, error: TableError) -> Error {
-        if error == TableError::NotOnChannel
+    fn table_error(&mut self, error: tombolo_bulk::TableError) -> Error {
+        if error == tombolo_bulk::TableError::NotOnChannel
             && let Err(end) = self.channel.try_send_batch(|_| ())
         {
             return end;
