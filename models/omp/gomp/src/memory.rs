@@ -246,7 +246,7 @@ pub unsafe extern "C" fn omp_realloc(
     }
     let new = omp_alloc(size, handle);
     if let Some(pool) = pool {
-        // Freed below, if at all, with the bytes that are charged then.
+        // `omp_free` subtracts them if the old block is freed.
         pool.used.fetch_add(header.size, Ordering::Relaxed);
     }
     if !new.is_null() {

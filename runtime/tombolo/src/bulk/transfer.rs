@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use tombolo_bulk::wire::{CONTENT_HEAD_BYTES, MAX_CONTENT_BYTES, PIECE_WORDS};
-use tombolo_bulk::{Segment, Verb};
+use tombolo_bulk::{Segment, TableError, Verb};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
 use tombolo_transport::Transport as _;
@@ -68,9 +68,8 @@ impl BulkChannel {
     /// to another one.
     ///
     /// # Errors
-    /// Same as [`move_to`](Self::move_to);
-    /// [`TableError::TowardsOwner`](tombolo_bulk::TableError::TowardsOwner) for a buffer that arrived over
-    /// this channel.
+    /// Same as [`move_to`](Self::move_to); [`TableError::TowardsOwner`] for a buffer that arrived over this
+    /// channel.
     pub fn share_again(&mut self, shared: &mut Shared, metadata: &[u8]) -> Result<(), Error> {
         let timeout = self.channel.timeout.take();
         self.transfer_one(Verb::Share, &mut shared.handle, metadata, timeout)
@@ -108,8 +107,8 @@ impl BulkChannel {
     /// Releases a buffer that the peer shared.
     ///
     /// # Errors
-    /// Same as [`move_to`](Self::move_to); [`TableError::Shared`](tombolo_bulk::TableError::Shared) while
-    /// other domains hold shares of it that this domain gave out.
+    /// Same as [`move_to`](Self::move_to); [`TableError::Shared`] while other domains hold shares of it that
+    /// this domain gave out.
     pub fn release(&mut self, mut shared: Shared, metadata: &[u8]) -> Result<(), Box<NotSent<Shared>>> {
         let timeout = self.channel.timeout.take();
         match self.transfer_one(Verb::Release, &mut shared.handle, metadata, timeout) {
@@ -215,8 +214,8 @@ impl BulkChannel {
     /// Converts an error of a pool's table. A channel that has ended takes its pools with it, so its end is
     /// the error then.
     #[cold]
-    fn table_error(&mut self, error: tombolo_bulk::TableError) -> Error {
-        if error == tombolo_bulk::TableError::NotOnChannel
+    fn table_error(&mut self, error: TableError) -> Error {
+        if error == TableError::NotOnChannel
             && let Err(end) = self.channel.try_send_batch(|_| ())
         {
             return end;
@@ -315,7 +314,10 @@ impl BulkChannel {
             while done < piece.length_bytes {
                 let length_bytes = chunk.min(piece.length_bytes - done);
                 let part = Segment { offset_bytes: piece.offset_bytes + done, length_bytes, ..piece };
-                self.copy_part(handle, done, part, (deadline, limit))?;
+                self.copy_part(handle, done, part, deadline).map_err(|error| match error {
+                    Error::TimedOut { .. } => self.contents_not_taken(part, limit),
+                    error => error,
+                })?;
                 if std::mem::take(&mut is_first) && timeout.is_zero() {
                     limit = self.domain.timeout();
                     deadline = Deadline::after(limit);
@@ -333,7 +335,7 @@ impl BulkChannel {
         handle: &Handle,
         from: u64,
         part: Segment,
-        (deadline, timeout): (Deadline, Duration),
+        deadline: Deadline,
     ) -> Result<(), Error> {
         let mut slice = Duration::ZERO;
         loop {
@@ -354,7 +356,6 @@ impl BulkChannel {
                     return Ok(());
                 }
                 Err(Error::WouldBlock | Error::TimedOut { .. }) if !deadline.passed() => {}
-                Err(Error::TimedOut { .. }) => return Err(self.contents_not_taken(part, timeout)),
                 Err(error) => return Err(error),
             }
             while self.try_process_message()? {}
