@@ -12,7 +12,7 @@ pub enum ChannelError {
     #[error("the channel is not ready; try again or wait")]
     WouldBlock,
     /// The deadline passed. The channel is unchanged.
-    #[error("the deadline passed before the peer {0}")]
+    #[error("timed out waiting for {0} the peer")]
     TimedOut(Awaited),
     /// The peer closed its end; everything it sent before has been received.
     #[error("the peer closed the channel")]
@@ -95,5 +95,19 @@ impl std::fmt::Display for Awaited {
             Awaited::Handshake => "the handshake of",
             Awaited::Any => "anything from",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_say_what_was_awaited() {
+        let text = |awaited| ChannelError::TimedOut(awaited).to_string();
+        assert_eq!(text(Awaited::Message), "timed out waiting for a message from the peer");
+        assert_eq!(text(Awaited::Room), "timed out waiting for room towards the peer");
+        assert_eq!(text(Awaited::Handshake), "timed out waiting for the handshake of the peer");
+        assert_eq!(text(Awaited::Any), "timed out waiting for anything from the peer");
     }
 }

@@ -36,17 +36,26 @@ pub const TCP: &str = "TCP over loopback";
 /// Timeout of a copy.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Indices of the flag words, on separate cache lines: the number of buffers passed on by the sender, the
-/// number read by the receiver, and the address of the receiver's memory.
+/// Indices of the flag words, on separate cache lines: the number of buffers passed on by a sender that
+/// writes the receiver's memory itself, the number read by the receiver, and the address of its memory.
 const PASSED: usize = 0;
 const READ: usize = 16;
 const PROCESS: usize = 32;
 const ADDRESS: usize = 33;
 
-/// Allocates private memory for the buffers of a metric.
+/// Size of the count that follows the buffers in private memory: the number of buffers passed on by a sender
+/// whose engine writes by commands.
+const COUNT_BYTES: usize = 8;
+
+/// Allocates private memory for the buffers of a metric and a count.
 fn private(metric: Metric) -> Result<SharedMemory, Error> {
     let Metric::Bandwidth { bytes } = metric else { return Err(Error::Unsupported) };
-    Ok(SharedMemory::zeroed(bytes * buffers(bytes)))
+    Ok(SharedMemory::zeroed(count_offset_bytes(bytes) + COUNT_BYTES))
+}
+
+/// Returns the offset of the count in private memory with buffers of `bytes`.
+fn count_offset_bytes(bytes: usize) -> usize {
+    bytes * buffers(bytes)
 }
 
 /// Sender: fills its own memory, from which an engine copies to the receiver's buffers.
@@ -87,6 +96,16 @@ impl Sender {
         })
     }
 
+    /// Copies the number of buffers passed on. The receiver serves commands until this one: if the flag told
+    /// it instead, it could stop serving while this side waited for an answer.
+    fn send_count(&mut self, bytes: usize) -> Result<(), Error> {
+        let offset_bytes = count_offset_bytes(bytes);
+        self.own.store_le(offset_bytes / COUNT_BYTES, self.passed, Release);
+        let source = Location::Mapped { memory: self.own.clone(), offset_bytes };
+        let target = self.place(offset_bytes)?;
+        self.copy(Request::copy(source, target, COUNT_BYTES as u64))
+    }
+
     fn copy(&mut self, request: Request) -> Result<(), Error> {
         let failed = |what: String| Error::Far { what };
         self.engine.submit(request).map_err(|rejected| failed(rejected.to_string()))?;
@@ -114,13 +133,12 @@ impl End for Sender {
         fill_words(place(&self.own, bytes, index)?, sequence);
         let source = Location::Mapped { memory: self.own.clone(), offset_bytes: index * bytes };
         let target = self.place(index * bytes)?;
-        self.copy(Request::copy(source.clone(), target.clone(), bytes as u64))?;
+        self.copy(Request::copy(source, target, bytes as u64))?;
         self.passed += 1;
-        self.flags.store_le(PASSED, self.passed, Release);
         if matches!(self.target, Target::Far(_)) {
-            // An empty copy, so that the serving side checks the flag.
-            self.copy(Request::copy(source, target, 0))?;
+            return self.send_count(bytes);
         }
+        self.flags.store_le(PASSED, self.passed, Release);
         Ok(())
     }
 }
@@ -147,7 +165,8 @@ impl End for Receiver {
         let read = self.read;
         match &mut self.server {
             Some(server) => {
-                while self.flags.load_le(PASSED, Acquire) <= read {
+                let count = count_offset_bytes(bytes) / COUNT_BYTES;
+                while self.memory.load_le(count, Acquire) <= read {
                     server.serve_one(TIMEOUT)?;
                 }
             }
