@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tombolo_base::sync::spin_hint;
+use tombolo_base::sync::delay_poll;
 pub use tombolo_link::wait::{DEFAULT_SPIN_NS, Spin};
 use tombolo_link::wait::{Waiter, until};
 use tombolo_platform::event::{Interest, poll};
@@ -225,7 +225,7 @@ pub fn recv_in_place<C: Transport, R>(
                     spin.record_success(poll);
                     return Ok(received);
                 }
-                Ok(_) => spin_hint(),
+                Ok(_) => delay_poll(),
                 Err(error) => return Err(ChannelError::of(channel, error, 0)),
             }
         }

@@ -169,7 +169,7 @@ impl RingsEnd {
                     let wrong = wrong::<N>(message.view(), sequence);
                     return if wrong == 0 { Ok(()) } else { Err(corrupt(sequence)) };
                 }
-                Ok(None) => spin_timeout.wait()?,
+                Ok(None) => spin_timeout.wait_for_reply()?,
                 Err(error) => return Err(Error::of_placement(error)),
             }
         }

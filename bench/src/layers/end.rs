@@ -83,7 +83,7 @@ impl End for PolledEnd {
             match self.channel.try_recv_in_place(|message| wrong::<N>(message, sequence))? {
                 Some(0) => return Ok(()),
                 Some(_) => return Err(corrupt(sequence)),
-                None => spin_timeout.wait()?,
+                None => spin_timeout.wait_for_reply()?,
             }
         }
     }

@@ -102,7 +102,7 @@ impl Spin {
                 return found;
             }
             // Polling without a pause would take the line from a peer that is still filling it; see ADR 0069.
-            tombolo_base::sync::spin_hint();
+            tombolo_base::sync::delay_poll();
         }
         None
     }

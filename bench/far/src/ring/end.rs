@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tombolo::Channel;
 use tombolo::channel::RawMemory;
-use tombolo_base::sync::spin_hint;
+use tombolo_base::sync::{delay_poll, spin_hint};
 
 use crate::Error;
 
@@ -93,9 +93,24 @@ impl SpinTimeout {
     /// [`Error::Stalled`].
     #[inline(always)]
     pub fn wait(&mut self) -> Result<(), Error> {
+        spin_hint();
+        self.count_poll()
+    }
+
+    /// Like [`wait`](Self::wait), with the delay of the first polls of a channel's own wait.
+    ///
+    /// # Errors
+    /// [`Error::Stalled`].
+    #[inline(always)]
+    pub fn wait_for_reply(&mut self) -> Result<(), Error> {
+        delay_poll();
+        self.count_poll()
+    }
+
+    #[inline(always)]
+    fn count_poll(&mut self) -> Result<(), Error> {
         const POLLS_PER_CHECK: u32 = 1 << 16;
         self.polls = self.polls.wrapping_add(1);
-        spin_hint();
         if self.polls.is_multiple_of(POLLS_PER_CHECK) { self.check_clock() } else { Ok(()) }
     }
 
