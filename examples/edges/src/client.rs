@@ -135,7 +135,7 @@ impl Frames {
         call: Pending<EdgesFind>,
     ) -> Result<(), Failed> {
         while !client.is_ready(&call) {
-            match wait_any(&mut [client.port()], NOTICE) {
+            match wait_any(&mut [client.port_mut()], NOTICE) {
                 Err(Error::TimedOut { .. }) => {
                     println!("no answer for {NOTICE:?}, {} frames in flight", self.lent.len());
                 }

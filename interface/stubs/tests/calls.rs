@@ -205,16 +205,16 @@ fn a_deadline_ends_a_call_and_its_late_answer_is_dropped_and_counted() {
     assert!(server.within(NOW).serve_one(&mut store).unwrap());
     // The reply and the cancellation cross.
     let answered = server.within(NOW).reply(store.waiting.remove(0), Err(KvError::FULL));
-    let held = client.port().recv_bytes().unwrap();
+    let held = client.port_mut().recv_bytes().unwrap();
     assert_eq!(answered, Ok(()));
     assert_eq!(client.wait(slow).map(|_| ()), Err(CallError::TimedOut));
-    server.port().send_bytes(&held);
+    server.port_mut().send_bytes(&held);
     client.poll().unwrap();
     assert_eq!(client.counts().late, 1);
     // Another call reuses the slot: the late reply to the first call is not taken for the reply to the
     // second.
     let put = start_put(&mut client, "b", None);
-    server.port().send_bytes(&held);
+    server.port_mut().send_bytes(&held);
     serve_all(&mut server, &mut store);
     assert_eq!(put_result(&mut client, put), Ok(1));
     assert_eq!(client.counts().late, 2);
@@ -378,7 +378,7 @@ fn unknown_or_malformed_message_fails_only_its_call() {
         let body = KvGetRequest { key: "abcdefgh" };
         let message = Outgoing::new(Header::new(ordinal, kind, 0x00ff_ff01), &body).unwrap();
         message.write(bytes);
-        client.port().send_bytes(bytes);
+        client.port_mut().send_bytes(bytes);
     };
     let mut bytes = [0; 24];
     send(&mut client, Kind::Call, 99, &mut bytes);
@@ -387,8 +387,8 @@ fn unknown_or_malformed_message_fails_only_its_call() {
     let mut broken = [0; 24];
     send(&mut client, Kind::Call, 1, &mut broken);
     broken[16] = 0xff;
-    client.port().send_bytes(&broken);
-    client.port().send_bytes(&[1, 2, 3]);
+    client.port_mut().send_bytes(&broken);
+    client.port_mut().send_bytes(&[1, 2, 3]);
     serve_all(&mut server, &mut store);
     let counts = server.counts();
     assert_eq!((counts.unknown, counts.malformed), (2, 3));

@@ -12,7 +12,7 @@ use crate::error::{Malformed, OverLimit};
 pub use crate::flight::MAX_IN_FLIGHT;
 use crate::flight::{Flight, Known};
 use crate::message::{Empty, Fault, Header, Kind, Outgoing};
-use crate::port::{Carries, Port, Sent};
+use crate::port::{Carries, Port, Sent, Waited};
 use crate::source::Source;
 use crate::view::{Never, Record, View};
 
@@ -236,6 +236,19 @@ pub struct Client<I, P, E = ()> {
     of: PhantomData<fn() -> I>,
 }
 
+/// In a waitset it is reported with each answer and event of its server.
+impl<I, P, E> Waited for Client<I, P, E> {
+    type End = P;
+
+    fn end(&self) -> &P {
+        &self.port
+    }
+
+    fn end_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+}
+
 impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
     /// Creates a client over a channel that was opened with [`Interface::HASH`](crate::Interface::HASH). It
     /// has room for [`MAX_IN_FLIGHT`] calls.
@@ -264,7 +277,13 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
     }
 
     /// Returns the channel that the client calls over.
-    pub fn port(&mut self) -> &mut P {
+    #[must_use]
+    pub fn port(&self) -> &P {
+        &self.port
+    }
+
+    /// Returns the channel that the client calls over, mutably.
+    pub fn port_mut(&mut self) -> &mut P {
         &mut self.port
     }
 

@@ -36,7 +36,7 @@ pub use fits::Fits;
 pub use macros::lower_case;
 pub use message::{Fault, Header, Kind, Outgoing};
 pub use owned::{Envelope, Holds, HoldsPair, Messages, Unsendable};
-pub use port::{Carries, Connect, Port, Sent};
+pub use port::{Carries, Connect, Port, Sent, Waited};
 pub use server::{
     Call, Decline, Incoming, MAX_OUTSTANDING, Outcome, ReplyError, Responder, Response, ServeError, Served,
     Server,

@@ -542,6 +542,20 @@ macro_rules! interface {
             }
         }
 
+        impl<$($of),*> $crate::Waited for $wrapper<$($of),*> {
+            type End = P;
+
+            #[inline]
+            fn end(&self) -> &P {
+                self.0.end()
+            }
+
+            #[inline]
+            fn end_mut(&mut self) -> &mut P {
+                self.0.end_mut()
+            }
+        }
+
         impl<$($of),*> From<$wrapper<$($of),*>> for $inner {
             fn from(wrapper: $wrapper<$($of),*>) -> Self {
                 wrapper.0

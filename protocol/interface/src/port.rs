@@ -47,6 +47,58 @@ pub trait Connect {
     fn connect_for(&self, name: &str, interface_hash: u64) -> Result<Self::Port, Self::Error>;
 }
 
+/// Channel together with the program's state for it, as a member of a waitset.
+///
+/// Generated clients and servers implement it, `tombolo::Channel` and `tombolo::BulkChannel`, and references
+/// to all of them. A server may implement it for its state of a client, so that the set returns that together
+/// with the channel:
+///
+/// ```
+/// use tombolo_interface::Waited;
+/// # struct Channel;
+///
+/// struct Client {
+///     channel: Channel,
+///     name: String,
+/// }
+///
+/// impl Waited for Client {
+///     type End = Channel;
+///
+///     fn end(&self) -> &Channel {
+///         &self.channel
+///     }
+///
+///     fn end_mut(&mut self) -> &mut Channel {
+///         &mut self.channel
+///     }
+/// }
+/// ```
+pub trait Waited {
+    /// Type of the channel.
+    type End;
+
+    /// Returns the channel, always the same one.
+    fn end(&self) -> &Self::End;
+
+    /// Returns the channel mutably, always the same one.
+    fn end_mut(&mut self) -> &mut Self::End;
+}
+
+impl<T: Waited> Waited for &mut T {
+    type End = T::End;
+
+    #[inline]
+    fn end(&self) -> &T::End {
+        (**self).end()
+    }
+
+    #[inline]
+    fn end_mut(&mut self) -> &mut T::End {
+        (**self).end_mut()
+    }
+}
+
 /// End of a channel that carries whole messages, in order, in both directions.
 pub trait Port {
     /// Error of a channel that has ended, mostly by the death of the peer.

@@ -15,7 +15,7 @@ use crate::declare::{Declined, Event, Interface, Method, Serves};
 use crate::encode::Body;
 use crate::error::{Malformed, OverLimit};
 use crate::message::{Fault, FaultBody, Header, Kind};
-use crate::port::Port;
+use crate::port::{Port, Waited};
 use crate::view::{Never, Record};
 
 /// Maximum number of outstanding answers per client.
@@ -249,6 +249,20 @@ pub struct Server<I, P> {
     served: Served<I>,
 }
 
+/// In a waitset it is reported with each message of its client. [`serve_one`](Self::serve_one) with a timeout
+/// of zero then handles that message.
+impl<I, P> Waited for Server<I, P> {
+    type End = P;
+
+    fn end(&self) -> &P {
+        &self.port
+    }
+
+    fn end_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+}
+
 impl<I: Interface, P: Port> Server<I, P> {
     /// Creates a server over a channel that was opened with [`Interface::HASH`].
     ///
@@ -275,7 +289,13 @@ impl<I: Interface, P: Port> Server<I, P> {
     }
 
     /// Returns the channel that the server serves.
-    pub fn port(&mut self) -> &mut P {
+    #[must_use]
+    pub fn port(&self) -> &P {
+        &self.port
+    }
+
+    /// Returns the channel that the server serves, mutably.
+    pub fn port_mut(&mut self) -> &mut P {
         &mut self.port
     }
 

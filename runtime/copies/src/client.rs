@@ -180,7 +180,7 @@ impl Copies {
     /// # Errors
     /// [`CopiesError::Fault`]; [`Error::Monitor`] with the right that the capability lacks.
     pub fn register(&mut self, memory: &Capability, rights: Rights) -> Result<Memory, CopiesError> {
-        let memory = memory.copy_to(FarEnd::from(self.client.port()), rights)?;
+        let memory = memory.copy_to(FarEnd::from(self.client.port_mut()), rights)?;
         let answer = self.client.register(&CopiesRegisterRequest { memory });
         let read =
             answer.and_then(|answer| Ok((answer.memory()?, answer.length_bytes()?, answer.writable()?)));
@@ -356,7 +356,7 @@ impl Copies {
         timeout: Duration,
     ) -> Result<bool, CopiesError> {
         let left = deadline.map_or(timeout, |deadline| deadline.saturating_duration_since(Instant::now()));
-        match wait_any(&mut [self.client.port()], left) {
+        match wait_any(&mut [self.client.port_mut()], left) {
             Ok(_) => Ok(true),
             Err(Error::TimedOut { .. }) => Ok(false),
             Err(error) => Err(error.into()),

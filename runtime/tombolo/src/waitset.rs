@@ -18,15 +18,18 @@ use tombolo_transport::contract::HasTransport;
 use tombolo_transport::wait::Spin;
 use tombolo_transport::waitset::{self, Ready as Told, Schedule};
 
+pub use tombolo_interface::Waited;
 pub use tombolo_platform::epoll::Trigger;
 pub use tombolo_platform::event::{Interest, Ready as DescriptorReady};
 pub use tombolo_transport::waitset::{Token, WaitStats};
+
+pub use crate::future::HasChannel;
 
 use crate::bulk::{BulkChannel, NotSent};
 use crate::channel::{Carrier, Channel};
 use crate::error::Error;
 use crate::exits::Ended;
-use crate::future::{HasChannel, Registration};
+use crate::future::Registration;
 use crate::listener::{Accepted, Listener};
 use crate::monitor::side::Side;
 use crate::monitor::{Inbox, MonitorLink};
@@ -104,42 +107,6 @@ impl std::task::Wake for MonitorWaker {
     }
 }
 
-/// Channel together with the program's state for it, as a member of a [`WaitSet`].
-///
-/// Implemented by [`Channel`], [`BulkChannel`] and references to them. A server implements it for its state
-/// of a client, so that the set returns that together with the channel:
-///
-/// ```
-/// use tombolo::{Channel, Waited};
-///
-/// struct Client {
-///     channel: Channel,
-///     name: String,
-/// }
-///
-/// impl Waited for Client {
-///     type End = Channel;
-///
-///     fn end(&self) -> &Channel {
-///         &self.channel
-///     }
-///
-///     fn end_mut(&mut self) -> &mut Channel {
-///         &mut self.channel
-///     }
-/// }
-/// ```
-pub trait Waited {
-    /// Type of the channel: [`Channel`] or [`BulkChannel`].
-    type End: HasChannel;
-
-    /// Returns the channel, always the same one.
-    fn end(&self) -> &Self::End;
-
-    /// Returns the channel mutably, always the same one.
-    fn end_mut(&mut self) -> &mut Self::End;
-}
-
 macro_rules! waited_itself {
     ($end:ty) => {
         impl Waited for $end {
@@ -161,25 +128,11 @@ macro_rules! waited_itself {
 waited_itself!(Channel);
 waited_itself!(BulkChannel);
 
-impl<T: Waited> Waited for &mut T {
-    type End = T::End;
-
-    #[inline]
-    fn end(&self) -> &T::End {
-        (**self).end()
-    }
-
-    #[inline]
-    fn end_mut(&mut self) -> &mut T::End {
-        (**self).end_mut()
-    }
-}
-
 /// Member of the underlying waitset.
 #[derive(Debug)]
 struct Member<T>(T);
 
-impl<T: Waited> HasTransport for Member<T> {
+impl<T: Waited<End: HasChannel>> HasTransport for Member<T> {
     type Transport = Carrier;
 
     #[inline]
@@ -269,7 +222,7 @@ pub struct WaitSet<T = Channel> {
     called: Arc<AtomicBool>,
 }
 
-impl<T: Waited> WaitSet<T> {
+impl<T: Waited<End: HasChannel>> WaitSet<T> {
     /// Creates an empty set.
     ///
     /// # Errors
@@ -597,7 +550,7 @@ impl<T: Waited<End = Channel>> WaitSet<T> {
     }
 }
 
-impl<T: Waited> Index<Token> for WaitSet<T> {
+impl<T: Waited<End: HasChannel>> Index<Token> for WaitSet<T> {
     type Output = T;
 
     /// Returns a channel of the set.
@@ -609,7 +562,7 @@ impl<T: Waited> Index<Token> for WaitSet<T> {
     }
 }
 
-impl<T: Waited> IndexMut<Token> for WaitSet<T> {
+impl<T: Waited<End: HasChannel>> IndexMut<Token> for WaitSet<T> {
     /// Like [`get_mut`](WaitSet::get_mut).
     ///
     /// # Panics

@@ -1,5 +1,6 @@
 //! Channel of a handle, alone or in a waitset of its own.
 
+use tombolo::waitset::HasChannel;
 use tombolo::{Token, WaitSet, Waited};
 
 use crate::status::{Failure, Status};
@@ -15,7 +16,7 @@ pub(crate) enum Carrier<T> {
     Moving,
 }
 
-impl<T: Waited> Carrier<T> {
+impl<T: Waited<End: HasChannel>> Carrier<T> {
     pub(crate) fn new(channel: T) -> Self {
         Carrier::Direct(Box::new(channel))
     }

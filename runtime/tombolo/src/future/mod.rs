@@ -34,13 +34,21 @@ pub(crate) use offload::offload;
 /// Failed attempts in a row, although the peer reports readiness, before the future yields to its executor.
 const MAX_ATTEMPTS_BEFORE_YIELD: u32 = 16;
 
-/// Target of an operation: a channel, or an object that contains one.
-pub trait HasChannel: Unpin {
+/// What a waitset waits for and an operation acts on: a [`Channel`] or a
+/// [`BulkChannel`](crate::BulkChannel).
+pub trait HasChannel: Unpin + sealed::Sealed {
     /// Returns the channel underneath.
     fn channel(&self) -> &Channel;
 
     /// Returns the channel underneath, mutably.
     fn channel_mut(&mut self) -> &mut Channel;
+}
+
+pub(crate) mod sealed {
+    /// Keeps other crates from implementing [`HasChannel`](super::HasChannel).
+    pub trait Sealed {}
+    impl Sealed for crate::channel::Channel {}
+    impl Sealed for crate::bulk::BulkChannel {}
 }
 
 impl HasChannel for Channel {

@@ -82,7 +82,7 @@ impl<I: Hears<E>, E> Shared<I, E> {
     /// Must be called before the channel is used. The channel wakes no task until it is armed again.
     fn end_sleep(&mut self) {
         if std::mem::take(&mut self.announced) {
-            self.client.port().carrier.finish_sleep(true);
+            self.client.port_mut().carrier.finish_sleep(true);
         }
     }
 
@@ -95,7 +95,7 @@ impl<I: Hears<E>, E> Shared<I, E> {
         if self.waiting.iter().all(|waiting| waiting.key == own) {
             return;
         }
-        let room = ended || self.client.port().carrier.is_ready(Interest::Write);
+        let room = ended || self.client.port_mut().carrier.is_ready(Interest::Write);
         let client = &self.client;
         let can_continue = |waiting: &mut Waiting| {
             let ready = if waiting.call == 0 { room } else { !client.is_waiting(waiting.call) };
@@ -109,12 +109,12 @@ impl<I: Hears<E>, E> Shared<I, E> {
         let earliest = self.waiting.iter().map(|waiting| waiting.deadline.as_ns()).min();
         let deadline = Deadline::at_ns(earliest.unwrap_or(u64::MAX));
         let room = self.waiting.iter().any(|waiting| waiting.call == 0);
-        let channel = self.client.port();
+        let channel = self.client.port_mut();
         let awaited = if room || channel.carrier.has_unsent() { Interest::ReadWrite } else { Interest::Read };
         let asleep = announce_sleep_with_waker(channel, awaited, deadline, waker);
         self.announced = true;
         self.driver = key;
-        asleep.map_err(|error| self.client.port().error(error, Duration::ZERO))
+        asleep.map_err(|error| self.client.port_mut().error(error, Duration::ZERO))
     }
 
     /// Removes a task that no longer waits. If other tasks wait, and this one was the driver or the channel
@@ -131,7 +131,7 @@ impl<I: Hears<E>, E> Shared<I, E> {
             }
             None => {
                 self.driver = 0;
-                if let Some(registration) = &mut self.client.port().registration {
+                if let Some(registration) = &mut self.client.port_mut().registration {
                     registration.disarm();
                 }
             }

@@ -472,3 +472,32 @@ fn a_service_is_served_by_futures_too() {
     let nothing = block_on(service.within(Duration::from_millis(1)).serve_one_async(&mut one));
     assert!(matches!(nothing, Err(Error::TimedOut { .. })));
 }
+
+#[test]
+fn servers_and_clients_are_members_of_a_waitset() {
+    let (a, b) = pair_over(TransportKind::Shm);
+    let (c, d) = pair_over(TransportKind::Shm);
+    let mut servers = crate::WaitSet::new().unwrap();
+    let first = servers.add(KvServer::bind(b).unwrap()).unwrap();
+    let second = servers.add(KvServer::bind(d).unwrap()).unwrap();
+    let (mut a, mut c) = (KvClient::bind(a, ()).unwrap(), KvClient::bind(c, ()).unwrap());
+    let mut one = One::default();
+    let mut serve = |token| {
+        assert_eq!(servers.wait(LONG).unwrap(), crate::Ready::Channel(token));
+        servers[token].within(Duration::ZERO).serve_one(&mut one)
+    };
+
+    let put = c.start(&KvPutRequest { key: "k", value: b"v", expected: None }).unwrap();
+    assert!(serve(second).unwrap());
+    let get = a.start(&KvGetRequest { key: "k" }).unwrap();
+    assert!(serve(first).unwrap());
+    assert_eq!(a.wait(get).unwrap().version(), Ok(1));
+
+    let mut clients = crate::WaitSet::new().unwrap();
+    let token = clients.add(&mut c).unwrap();
+    assert_eq!(clients.wait(LONG).unwrap(), crate::Ready::Channel(token));
+    assert_eq!(clients[token].wait(put).unwrap().version(), Ok(1));
+    drop(clients);
+    drop(c);
+    assert!(matches!(serve(second), Err(ServeError::Ended(error)) if error.is_peer_gone()));
+}

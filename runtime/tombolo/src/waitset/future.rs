@@ -8,11 +8,11 @@ use std::time::Duration;
 use tombolo_platform::Deadline;
 use tombolo_platform::event::Interest;
 
-use super::{Ready, WaitSet, Waited};
+use super::{HasChannel, Ready, WaitSet, Waited};
 use crate::error::Error;
 use crate::reactor::Registration;
 
-impl<T: Waited> WaitSet<T> {
+impl<T: Waited<End: HasChannel>> WaitSet<T> {
     /// Async [`wait`](Self::wait). Dropping the future loses no event.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ struct Waiting<'a, T> {
     deadline: Option<Deadline>,
 }
 
-impl<T: Waited> Future for Waiting<'_, T> {
+impl<T: Waited<End: HasChannel>> Future for Waiting<'_, T> {
     type Output = Result<Ready, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
