@@ -3,7 +3,6 @@
 use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
 use tombolo_base::{CacheMaintenance, Coherent, SharedMemory, SharedWords};
 
-use crate::burst::Burst;
 use crate::config::{LayoutError, RingConfig, RingMemory, Variant};
 use crate::control::{self, IMPOSSIBLE, MORE, RESERVED_MASK, SINGLE_MASK, TAG_MASK};
 use crate::error::{RecvError, Violation};
@@ -11,7 +10,10 @@ use crate::message::{Head, Message, View};
 use crate::slots::Slots;
 use crate::tally::Tally;
 
-/// Prefetch distance of a consumer, in slots.
+/// Number of slots that a consumer prefetches together.
+///
+/// Each slot is a cache miss for its consumer, and the processor's out-of-order window covers only a few
+/// messages.
 const PREFETCH_SLOTS: u64 = 8;
 
 /// Counters of a consumer since it was created.
@@ -67,7 +69,6 @@ pub struct Consumer<C: CacheMaintenance = Coherent> {
     /// Number of consumed slots that forces a return before the next empty poll: half the ring, or one.
     credit_step: u64,
     reverse_credit: u32,
-    burst: Burst,
     /// Messages and bytes consumed.
     tally: Tally,
     credit_stores: u64,
@@ -99,7 +100,6 @@ impl<C: CacheMaintenance> Consumer<C> {
             credit_step,
             checkpoint: credit_step,
             reverse_credit: 0,
-            burst: Burst::FIRST,
             tally: Tally::EMPTY,
             credit_stores: 0,
             slots,
@@ -148,7 +148,6 @@ impl<C: CacheMaintenance> Consumer<C> {
             self.prefetch_ahead::<2>();
             return Ok(Some(Message::new(self, len_bytes, 2)));
         }
-        self.burst.record_empty_poll(self.position);
         if self.is_empty_poll(word) {
             return Ok(None);
         }
@@ -184,7 +183,6 @@ impl<C: CacheMaintenance> Consumer<C> {
             }
             return Peek::SlowPath;
         }
-        self.burst.record_empty_poll(self.position);
         if word & TAG_MASK != self.idle || self.producer_line.load_current_le::<0>(Acquire) != 0 {
             return Peek::SlowPath;
         }
@@ -245,24 +243,24 @@ impl<C: CacheMaintenance> Consumer<C> {
         self.slots.invalidate_payload(self.position);
     }
 
-    /// Prefetches slots ahead of the current message if further messages have probably been published.
+    /// Prefetches the next block of slots when the first slot of a block is consumed.
     #[inline(always)]
     fn prefetch_ahead<const SLOTS: u64>(&self) {
-        if self.burst.predicts_more(self.position) {
-            if self.burst.starts_at(self.position) {
-                self.prefetch_first_slots();
-            }
-            for ahead in PREFETCH_SLOTS..PREFETCH_SLOTS + SLOTS {
-                self.slots.prefetch(self.position + ahead);
-            }
+        if C::COHERENT && self.position % PREFETCH_SLOTS < SLOTS {
+            self.prefetch_block();
         }
     }
 
-    #[cold]
+    /// Prefetches the next block of slots if its last slot has been published. A prefetch of a slot that is
+    /// still being written would take its line from the producer, which a fast consumer follows closely.
     #[inline(never)]
-    fn prefetch_first_slots(&self) {
-        for ahead in 1..PREFETCH_SLOTS {
-            self.slots.prefetch(self.position + ahead);
+    fn prefetch_block(&self) {
+        let last = self.position + 2 * PREFETCH_SLOTS - 1;
+        let is_long_ring = self.slots.count() > 2 * PREFETCH_SLOTS;
+        if is_long_ring && self.slots.load_control(last, Relaxed) & TAG_MASK == self.slots.tag(last) {
+            for ahead in PREFETCH_SLOTS..2 * PREFETCH_SLOTS - 1 {
+                self.slots.prefetch(self.position + ahead);
+            }
         }
     }
 

@@ -48,7 +48,6 @@
 extern crate alloc;
 
 mod bounds;
-mod burst;
 mod bytes;
 mod config;
 mod consumer;
