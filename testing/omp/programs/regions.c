@@ -1,5 +1,7 @@
 /* Regions: how many threads, who they are, what they have of their own, and what sections and single do. */
 #include <omp.h>
+#include <stdlib.h>
+#include <string.h>
 #include "check.h"
 
 static int counter;
@@ -123,14 +125,70 @@ static void many_regions(void) {
     EQUAL(sum, expected);
 }
 
+/* What a constructor asks and sets holds in main. Where workers are processes, there are none before main. */
+static int early_threads, early_processors, early_size, early_total;
+
+__attribute__((constructor)) static void early(void) {
+    early_threads = omp_get_max_threads();
+    early_processors = omp_get_num_procs();
+    omp_set_schedule(omp_sched_guided, 5);
+    omp_set_max_active_levels(3);
+#pragma omp parallel reduction(+ : early_total)
+    {
+        early_total++;
+        if (omp_get_thread_num() == 0) early_size = omp_get_num_threads();
+    }
+}
+
+static void set_by_constructor(void) {
+    omp_sched_t kind;
+    int chunk;
+    omp_get_schedule(&kind, &chunk);
+    EQUAL(kind & 7, omp_sched_guided);
+    EQUAL(chunk, 5);
+    EQUAL(omp_get_max_active_levels(), 3);
+    EQUAL(early_threads, omp_get_max_threads());
+    EQUAL(early_processors, omp_get_num_procs());
+    EQUAL(early_total, early_size);
+    EQUAL(early_size == 1 || early_size == early_threads, 1);
+    omp_set_max_active_levels(1);
+}
+
+/* Workers that are threads end, and others begin with initial values; those that are processes stay. */
+static void paused(void) {
+    const char *mode = getenv("OMP_TOMBOLO");
+    int are_threads = mode == NULL || strcmp(mode, "shared") == 0;
+    omp_set_max_active_levels(2);
+    for (int round = 0; round < 50; round++) {
+#pragma omp parallel
+        {
+            counter = 5 + omp_get_thread_num();
+            if (omp_in_parallel()) EQUAL(omp_pause_resource_all(omp_pause_hard), -1);
+            if (round % 7 == 0) {
+#pragma omp parallel num_threads(2)
+                EQUAL(omp_get_num_threads(), 2);
+            }
+        }
+        EQUAL(omp_pause_resource_all(round % 2 ? omp_pause_hard : omp_pause_soft), 0);
+#pragma omp parallel
+        {
+            int id = omp_get_thread_num();
+            EQUAL(counter, id == 0 || !are_threads ? 5 + id : 0);
+        }
+    }
+    omp_set_max_active_levels(1);
+}
+
 int main(void) {
     int size = omp_get_max_threads();
+    set_by_constructor();
     for (int wanted = 1; wanted <= size; wanted++) threads(wanted);
     threads(size + 3);
     privates();
     sharing();
     barriers();
     many_regions();
+    paused();
     omp_set_num_threads(2);
     EQUAL(omp_get_max_threads(), 2);
 #pragma omp parallel

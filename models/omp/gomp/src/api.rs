@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::Ordering::Relaxed;
 
-use tombolo_omp_team::constructs::{affinity, region};
-use tombolo_omp_team::job::{env, start};
+use tombolo_omp_team::constructs::affinity;
+use tombolo_omp_team::job::{env, start, worker};
 use tombolo_omp_team::primitives::icv::{ACTIVE_LEVELS_MAX, MONOTONIC, Schedule, ScheduleKind};
 use tombolo_omp_team::primitives::lock::{Lock, NestLock};
 use tombolo_omp_team::primitives::places::numbers;
@@ -44,8 +44,6 @@ questions! {
     omp_get_num_threads omp_get_num_threads_ me => int(me.team().size());
     /// Number of the thread in its team.
     omp_get_thread_num omp_get_thread_num_ me => int(me.id());
-    /// Maximum number of threads of a region without `num_threads`.
-    omp_get_max_threads omp_get_max_threads_ me => int(region::default_threads(me));
     /// Number of processors available to the program.
     omp_get_num_procs omp_get_num_procs_ me => processors(me);
     /// Whether the caller is in a region with more than one thread.
@@ -468,14 +466,18 @@ pub unsafe extern "C" fn omp_capture_affinity(
     unsafe { copy_text(&format_affinity(format), buffer, size) }
 }
 
-/// Releases the run-time's resources for a device. Only validates its arguments: idle workers sleep, and a
-/// child of `fork` starts its own.
+/// Releases the run-time's resources for a device. As in GCC's library both kinds end the workers of the
+/// host, if they are threads; the next region starts others, whose `threadprivate` variables have their
+/// initial values.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_pause_resource(kind: i32, device: i32) -> i32 {
     let me = start::current();
     let devices = target::devices(me);
     // Refused within a region, whose threads would have to end.
     if me.team().active_level() == 0 && (1..=2).contains(&kind) && (0..=devices).contains(&device) {
+        if device == devices {
+            worker::end_idle(me);
+        }
         0
     } else {
         -1
@@ -495,7 +497,7 @@ pub unsafe extern "C" fn omp_pause_resource_(kind: *const i32, device: *const i3
 /// Releases the run-time's resources for all devices.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_pause_resource_all(kind: i32) -> i32 {
-    omp_pause_resource(kind, 0)
+    omp_pause_resource(kind, target::devices(start::current()))
 }
 
 /// Fortran binding of the same function.

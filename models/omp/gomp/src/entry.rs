@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::{mem, ptr};
+use std::{fs, mem, ptr};
 
 use tombolo_omp_team::job::stack::Main;
 use tombolo_omp_team::job::{env, forked};
@@ -33,6 +33,23 @@ pub(crate) fn uses_worker_processes() -> bool {
     mode.and_then(env::Mode::from_name).is_some_and(|mode| mode != env::Mode::Shared)
 }
 
+/// Version of the C library from which on programs begin in the function below.
+const VERSION: &[u8] = b"\0GLIBC_2.34\0";
+
+/// Whether the program's startup code called the function below, or will once the constructors of shared
+/// libraries have run: if this library comes before the C library, and the program refers to that version of
+/// the function.
+pub(crate) fn will_main_be_of_job() -> bool {
+    // A look-up with the default handle would begin in this library, which is linked with `-Bsymbolic`.
+    // SAFETY: the handle is that of the program, and the name is null-terminated.
+    let found =
+        || unsafe { libc::dlsym(libc::dlopen(ptr::null(), libc::RTLD_LAZY), c"__libc_start_main".as_ptr()) };
+    let is_needed = |program: Vec<u8>| program.windows(VERSION.len()).any(|part| part == VERSION);
+    !MAIN.load(Ordering::Acquire).is_null()
+        || (ptr::eq(found(), __libc_start_main as *const c_void)
+            && fs::read("/proc/self/exe").is_ok_and(is_needed))
+}
+
 /// Interposes on the function that a program's startup code calls. If workers are processes, the job is set
 /// up before `main` begins.
 ///
@@ -54,6 +71,7 @@ pub unsafe extern "C" fn __libc_start_main(
     let Some(next) = next else { sys::fatal("the C library has no __libc_start_main") };
     let mut entry = main;
     if uses_worker_processes() {
+        forked::limit_libraries();
         MAIN.store(main as *mut c_void, Ordering::Release);
         entry = main_of_job;
     }
@@ -67,7 +85,7 @@ pub unsafe extern "C" fn __libc_start_main(
 /// As the C library calls `main`.
 unsafe extern "C" fn main_of_job(argc: c_int, argv: *mut *mut i8, envp: *mut *mut i8) -> c_int {
     separate_processes::set_private_output_buffer();
-    let root = forked::begin(env::read());
+    let root = forked::begin();
     heap::set_store(root.store);
     // SAFETY: stored before the C library was called.
     let main: Main = unsafe { mem::transmute(MAIN.load(Ordering::Acquire)) };

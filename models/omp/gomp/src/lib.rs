@@ -21,6 +21,7 @@ pub mod image;
 pub mod jumps;
 #[cfg(target_env = "musl")]
 pub mod locks;
+pub mod max_threads;
 pub mod memory;
 #[cfg(target_env = "musl")]
 pub mod migrate;

@@ -61,7 +61,7 @@ pub unsafe extern "C" fn GOMP_parallel_reductions(
     flags: u32,
 ) -> u32 {
     let me = start::current();
-    let threads = region::resolve_team_size(me, threads);
+    let threads = region::resolve_team_size(me, threads, function);
     // SAFETY: the first word of the frame of such a region is the address of its array.
     let array = unsafe { *data.cast::<*mut usize>() };
     let group = reduction::create_region_group(me, array, threads);

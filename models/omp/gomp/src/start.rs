@@ -27,7 +27,8 @@ static AT_EXIT: extern "C" fn() = at_exit;
 /// Reads the environment at program start, when invalid values are reported and `OMP_DISPLAY_ENV` is
 /// honoured.
 extern "C" fn at_start() {
-    // If workers have processes of their own, this has to wait until the arena exists.
+    // If workers have processes of their own, this has to wait until the arena exists, which constructors of
+    // the program or `main` create.
     #[cfg(target_env = "gnu")]
     let uses_worker_processes = entry::uses_worker_processes();
     #[cfg(target_env = "musl")]
@@ -38,6 +39,8 @@ extern "C" fn at_start() {
         image::uses_worker_processes()
     };
     if uses_worker_processes {
+        #[cfg(target_env = "gnu")]
+        start::set_main_check(entry::will_main_be_of_job);
         return;
     }
     start::begin();

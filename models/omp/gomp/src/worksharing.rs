@@ -196,28 +196,41 @@ impl Extras {
     /// # Safety
     /// The pointers are null or the program's.
     unsafe fn provide(&self, me: &'static Thread, (share, first): (&'static WorkShare, bool)) {
-        if !self.any() {
-            return;
+        if self.any() {
+            // SAFETY: guaranteed by the caller.
+            unsafe {
+                share.prepare(first, || self.create(me, share));
+                self.take(me, (share, first));
+            }
         }
-        if !first {
-            share.wait_until_ready();
-        }
+    }
+
+    /// Creates them, in the first thread.
+    ///
+    /// # Safety
+    /// The pointers are null or the program's.
+    unsafe fn create(&self, me: &'static Thread, share: &'static WorkShare) {
         if !self.reductions.is_null() {
             reduction::register_in_group(me, self.reductions, share.reductions.get());
         }
-        if first {
-            share.reductions.set(self.reductions);
-        }
+        share.reductions.set(self.reductions);
         // SAFETY: guaranteed by the caller; the program's word holds the size of the memory.
-        let memory = unsafe { self.memory.as_mut() };
-        if let Some(place) = memory {
-            if first {
-                share.set_memory(zeroed(me.store(), *place as usize));
-            }
-            *place = share.memory().cast();
+        if let Some(size) = unsafe { self.memory.as_ref() } {
+            share.set_memory(zeroed(me.store(), *size as usize));
         }
-        if first {
-            share.set_ready();
+    }
+
+    /// Takes them over, in all threads, once they have been created.
+    ///
+    /// # Safety
+    /// The pointers are null or the program's.
+    unsafe fn take(&self, me: &'static Thread, (share, first): (&'static WorkShare, bool)) {
+        if !first && !self.reductions.is_null() {
+            reduction::register_in_group(me, self.reductions, share.reductions.get());
+        }
+        // SAFETY: guaranteed by the caller.
+        if let Some(place) = unsafe { self.memory.as_mut() } {
+            *place = share.memory().cast();
         }
     }
 }
@@ -318,9 +331,11 @@ unsafe fn start_doacross(
     reset_chunk(me);
     // SAFETY: guaranteed by the caller.
     let counts = unsafe { std::slice::from_raw_parts(counts, depth as usize) };
-    let entered = doacross::start(me, counts, schedule(me), extras.any());
     // SAFETY: guaranteed by the caller.
-    unsafe { extras.provide(me, entered) };
+    unsafe {
+        let entered = doacross::start(me, counts, schedule(me), |share| extras.create(me, share));
+        extras.take(me, entered);
+    }
     if low.is_null() {
         return true;
     }

@@ -191,6 +191,17 @@ pub enum ObjectError {
     },
 }
 
+impl ObjectError {
+    /// Replaces the name of the file by one that the user knows.
+    #[must_use]
+    pub fn with_name(mut self, shown: String) -> Self {
+        let (Self::Malformed { name, .. } | Self::ExecutableStack { name } | Self::LtoOnly { name }) =
+            &mut self;
+        *name = shown;
+        self
+    }
+}
+
 impl Object {
     /// Reads an object. `id` is its name in the builds for all instruction sets.
     ///

@@ -201,7 +201,7 @@ fn doacross_chunk_belongs_to_one_thread() {
         (ScheduleKind::Auto, 0),
     ] {
         let chunks = region(3, |me| {
-            doacross::start(me, &[100], (kind, chunk), false);
+            doacross::start(me, &[100], (kind, chunk), |_| {});
             let mut mine = Vec::new();
             while let Some((low, high)) = loops::next(me) {
                 for iteration in low..high {

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use tombolo_base::Isa;
 use tombolo_machine::build::gcc::{Outcome, file_error, for_each, start};
 
+use super::object_names::{copy_name, find_part, shown_name};
 use super::{Build, CompileError, Part, cxx, print_file_name, thread_locals, wrapped};
 use crate::input::{
     Common, LinkedFile, Object, ObjectError, Owner, Section, UsedFeatures, members, parse_trace,
@@ -143,7 +144,7 @@ impl LinkStep<'_> {
         for (number, part) in build.parts.iter().enumerate() {
             if let Part::Object(path) = part {
                 // Copied to a unique name, which identifies it in the trace.
-                let name = part_name(number);
+                let name = copy_name(number);
                 fs::copy(path, folder.join(&name)).map_err(file_error("read", path))?;
                 command.arg(name);
             }
@@ -191,8 +192,8 @@ impl LinkStep<'_> {
                     let path = folder.join(name);
                     let bytes = fs::read(&path).map_err(file_error("read", &path))?;
                     let file = Path::new(name).file_name().unwrap_or_default().to_string_lossy().into_owned();
-                    let part = (0..build.parts.len()).find(|number| part_name(*number) == *name);
-                    let owner = if part.is_some() { Owner::Program } else { Owner::Library };
+                    let owner =
+                        if find_part(&build.parts, name).is_some() { Owner::Program } else { Owner::Library };
                     (file, owner, bytes)
                 }
                 LinkedFile::Member(archive, name) => {
@@ -213,9 +214,10 @@ impl LinkStep<'_> {
                     (format!("{file}({name})#{nth}"), owner, bytes)
                 }
             };
-            let object = Object::read(&bytes, &id, owner)?;
+            let name = || shown_name((&build.parts, &build.sources), &linked_file, &bytes);
+            let object = Object::read(&bytes, &id, owner).map_err(|error| error.with_name(name()))?;
             if owner == Owner::Program && has_run_time {
-                check_thread_locals(&linked_file, &bytes)?;
+                check_thread_locals(name, &bytes)?;
             }
             let whose = if owner == Owner::Program { PROGRAM_FILE } else { "library" };
             let file = format!("{whose}{number}.o");
@@ -412,21 +414,13 @@ fn find_used_member<'a>(
 
 /// Refuses an object of the program that locates its thread-local variables by the thread pointer: after a
 /// migration they would be those of another thread.
-fn check_thread_locals(linked_file: &LinkedFile, bytes: &[u8]) -> Result<(), CompileError> {
-    let file = match linked_file {
-        LinkedFile::Member(archive, member) => format!("{archive}({member})"),
-        LinkedFile::Object(name) => thread_locals::source(bytes).unwrap_or_else(|| name.clone()),
-    };
+fn check_thread_locals(file: impl Fn() -> String, bytes: &[u8]) -> Result<(), CompileError> {
     let unreadable =
-        |error: object::Error| ObjectError::Malformed { name: file.clone(), message: error.to_string() };
+        |error: object::Error| ObjectError::Malformed { name: file(), message: error.to_string() };
     match thread_locals::find_foreign_tls_use(bytes).map_err(unreadable)? {
-        Some(name) => Err(CompileError::ThreadLocal { file, name }),
+        Some(name) => Err(CompileError::ThreadLocal { file: file(), name }),
         None => Ok(()),
     }
-}
-
-fn part_name(number: usize) -> String {
-    format!("part{number}.o")
 }
 
 /// Returns a link command with the options that both links share.

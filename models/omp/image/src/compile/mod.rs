@@ -9,6 +9,7 @@ mod cxx;
 mod error;
 mod link;
 mod migrate;
+mod object_names;
 mod symbol_conflicts;
 mod thread_locals;
 mod wrapped;
@@ -93,6 +94,8 @@ struct Build {
     installation: Installation,
     tool: String,
     parts: Vec<Part>,
+    /// Sources on the command line that the first parts were compiled from; `None` for other parts.
+    sources: Vec<Option<PathBuf>>,
     /// The caller's options for the linker.
     linker_arguments: Vec<String>,
 }
@@ -189,12 +192,14 @@ impl Compilation {
     /// Plans a program: compiles sources to temporary objects, and collects the inputs of the link step.
     fn plan_program(&mut self, installation: Installation, tool: String) -> Result<(), CompileError> {
         let isa = installation.isa();
-        let mut parts = Vec::new();
+        let (mut parts, mut sources) = (Vec::new(), Vec::new());
         for (number, word) in self.line.words.clone().iter().enumerate() {
             match word {
                 Word::Source(source) => {
                     let object = self.scratch.path().join(isa.name()).join(format!("source{number}.o"));
                     self.plan_object(&installation, &tool, source, object.clone())?;
+                    sources.resize(parts.len(), None);
+                    sources.push(Some(source.clone()));
                     parts.push(Part::Object(object));
                 }
                 Word::Object(path) => parts.push(self.resolve_file(path, isa)?),
@@ -208,7 +213,7 @@ impl Compilation {
         }
         let mut linker_arguments = self.line.words_for(isa, isa == self.first_isa(), |_| None);
         linker_arguments.retain(|word| word.starts_with("-Wl,"));
-        self.builds.push(Build { installation, tool, parts, linker_arguments });
+        self.builds.push(Build { installation, tool, parts, sources, linker_arguments });
         Ok(())
     }
 

@@ -15,26 +15,21 @@ use crate::team::share::{Range, WorkShare};
 use crate::team::thread::Thread;
 use crate::team::waiting;
 
-/// Enters a doacross loop nest. With `has_extras`, the first thread must add what else the construct needs,
-/// then set the record ready, and the others must wait for that.
+/// Enters a doacross loop nest. The first thread also calls `prepare`, for which the others wait.
 pub fn start(
     me: &'static Thread,
     counts: &[u64],
     (kind, chunk): (ScheduleKind, u64),
-    has_extras: bool,
+    prepare: impl FnOnce(&'static WorkShare),
 ) -> (&'static WorkShare, bool) {
     // The owner of an iteration must follow from its index.
     let kind = if kind == ScheduleKind::Auto { ScheduleKind::Static } else { kind };
     let range = Range::counted(counts.first().copied().unwrap_or(0));
     let (share, first) = loops::start(me, range, (kind, chunk));
-    if first {
+    share.prepare(first, || {
         share.set_doacross(Doacross::create(me.store(), me.team().size(), counts, kind, chunk.max(1)));
-    }
-    match (has_extras, first) {
-        (true, _) => {}
-        (false, true) => share.set_ready(),
-        (false, false) => share.wait_until_ready(),
-    }
+        prepare(share);
+    });
     (share, first)
 }
 

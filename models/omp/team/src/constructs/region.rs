@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::affinity::{self, PlaceAssignment};
 use super::tasking;
@@ -49,8 +49,8 @@ pub fn default_threads(me: &'static Thread) -> u32 {
     }
 }
 
-/// Determines the number of threads of a region.
-pub fn resolve_team_size(me: &'static Thread, asked: u32) -> u32 {
+/// Determines the number of threads of a region that runs `function`.
+pub fn resolve_team_size(me: &'static Thread, asked: u32, function: Function) -> u32 {
     let (icv, team, root) = (me.task().icv(), me.team(), me.root());
     if asked == 1 || team.active_level() >= icv.active_levels {
         return 1;
@@ -65,7 +65,45 @@ pub fn resolve_team_size(me: &'static Thread, asked: u32) -> u32 {
         root.threads_of_nodes();
         size = size.min(root.nodes().max_threads());
     }
-    size.min(icv.limit).clamp(1, 1 << 20)
+    let size = size.clamp(1, 1 << 20);
+    if size > 1
+        && (icv.limit == 1 || separate_processes::are_regions_limited())
+        && let Some(reason) = find_reason_for_one_thread(root, function)
+    {
+        return one_thread(reason);
+    }
+    size.min(icv.limit)
+}
+
+/// Returns why a region has one thread where workers are processes; `None` if it can have several.
+#[cold]
+fn find_reason_for_one_thread(root: &Root, function: Function) -> Option<&'static str> {
+    if separate_processes::is_before_main() {
+        return Some(
+            "regions before main have one thread each: workers that are processes do not exist yet (OMP_TOMBOLO=shared has \
+             workers that do)",
+        );
+    }
+    if separate_processes::has_private_stack(root.store) {
+        return Some(
+            "regions of threads that the program creates itself have one thread each: workers that are processes cannot reach \
+             their stacks (OMP_TOMBOLO=shared has workers that can)",
+        );
+    }
+    separate_processes::is_of_limited_library(function as usize).then_some(
+        "regions of shared libraries have one thread each, as one of them used OpenMP before main: workers that are processes do not \
+         share its variables (OMP_TOMBOLO=shared has workers that do)",
+    )
+}
+
+/// Reports why a region has one thread, the first time. Returns its size.
+#[cold]
+fn one_thread(reason: &str) -> u32 {
+    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+    if !IS_REPORTED.swap(true, Ordering::Relaxed) {
+        sys::print_error(format_args!("tombolo omp: {reason}\n"));
+    }
+    1
 }
 
 /// Reserves threads for a team of `wanted`, as far as `limit` allows. Returns the size of the team, including
@@ -105,7 +143,7 @@ fn is_same_group(one: Option<&'static Group>, other: Option<&'static Group>) -> 
 pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShare, u32)) {
     let enclosing = me.team_state();
     let root = me.root();
-    let mut size = resolve_team_size(me, region.threads);
+    let mut size = resolve_team_size(me, region.threads, region.function);
     let mut icv = enclosing.task.icv();
     let counted = icv.limit != u32::MAX && size > 1;
     if counted {

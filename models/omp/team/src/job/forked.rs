@@ -23,7 +23,7 @@ use crate::primitives::lock::Spinlock;
 use crate::primitives::separate_processes::{self, flush, mark_worker_process};
 use crate::primitives::store::{SPAN, Store};
 use crate::primitives::sys;
-use crate::team::root::Root;
+use crate::team::root::{self, Root};
 use crate::team::thread::Thread;
 
 /// Maximum number of worker processes.
@@ -81,12 +81,33 @@ fn forker() -> Option<&'static Forker> {
     unsafe { FORKER.load(Ordering::Acquire).as_ref() }
 }
 
-/// Shares the program's variables and creates a job whose store is the arena. Called once, before `main`, in
-/// the process's first thread.
-pub fn begin(env_settings: EnvSettings) -> &'static Root {
+/// Begins the job: shares the program's variables, from when on there can be workers. Called once, in place
+/// of `main`, in the process's first thread. Constructors may have created the job before.
+pub fn begin() -> &'static Root {
+    let root = start::root();
+    share_variables();
+    separate_processes::set_before_main(false);
+    root
+}
+
+/// Limits regions of shared libraries to one thread if their constructors, which have just run, used OpenMP.
+/// Such libraries keep state for their regions in their own variables or mappings, which workers do not
+/// share: OpenBLAS would compute wrong results.
+pub fn limit_libraries() {
+    if root::current().is_some() {
+        let (base, headers) = (load_base(), program_headers());
+        let mut end = base;
+        for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
+            end = end.max(base + number(header.p_vaddr + header.p_memsz));
+        }
+        separate_processes::limit_regions_to_program(base..end);
+    }
+}
+
+/// Creates a job whose store is the arena. It has no workers until [`begin`].
+pub(super) fn create_job(env_settings: EnvSettings) -> &'static Root {
     env_settings.require_single_node();
     let store = map_arena(env_settings.settings.arena);
-    share_variables();
     // SAFETY: creates a descriptor for this job only; programs that it executes do not inherit it.
     let event_fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
     if event_fd < 0 {
@@ -108,10 +129,10 @@ pub fn begin(env_settings: EnvSettings) -> &'static Root {
         workers: UnsafeCell::new(Workers { count: 0, threads: 1, list: [none; PROCESSES_MAX] }),
         notify_words: [const { NotifyWord(AtomicU32::new(0)) }; PROCESSES_MAX],
     });
-    let root = start::install(store, env_settings, start_worker);
+    separate_processes::set_before_main(true);
     separate_processes::enable(kill_workers);
     FORKER.store(ptr::from_ref(forker).cast_mut(), Ordering::Release);
-    root
+    start::install(store, env_settings, start_worker)
 }
 
 /// Maps the arena, which all workers inherit at the same address.
@@ -144,6 +165,18 @@ fn program_headers() -> &'static [libc::Elf64_Phdr] {
     }
 }
 
+/// Returns the difference between addresses in memory and in the program's file.
+fn load_base() -> usize {
+    let headers = program_headers();
+    let table = headers.iter().find(|header| header.p_type == libc::PT_PHDR);
+    table.map_or(0, |header| (headers.as_ptr() as usize).wrapping_sub(number(header.p_vaddr)))
+}
+
+/// Returns a number of a program header.
+fn number(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(0)
+}
+
 /// Whether the program executes code on its stacks, which are in the arena: calls of nested functions through
 /// pointers do.
 fn has_executable_stack() -> bool {
@@ -153,10 +186,7 @@ fn has_executable_stack() -> bool {
 
 /// Moves the program's own variables, not those of libraries, into shared memory at the same addresses.
 fn share_variables() {
-    let headers = program_headers();
-    let number = |value: u64| usize::try_from(value).unwrap_or(0);
-    let table = headers.iter().find(|header| header.p_type == libc::PT_PHDR);
-    let base = table.map_or(0, |header| (headers.as_ptr() as usize).wrapping_sub(number(header.p_vaddr)));
+    let (base, headers) = (load_base(), program_headers());
     // Data that is read-only after relocation (RELRO) stays private.
     let relro = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO);
     let relro_end = relro.map_or(0, |header| base + number(header.p_vaddr + header.p_memsz));

@@ -7,6 +7,7 @@ pub mod fault;
 #[cfg(target_env = "gnu")]
 pub mod forked;
 pub mod layout;
+mod release;
 pub mod report;
 pub mod stack;
 pub mod start;

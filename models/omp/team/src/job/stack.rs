@@ -227,16 +227,20 @@ pub struct MainCall {
     argv: *mut *mut i8,
     envp: *mut *mut i8,
     at_end: fn(),
+    /// Record that the process's first thread had, if constructors used OpenMP.
+    record: Option<&'static Thread>,
     stack: OnceLock<StackBounds>,
     status: AtomicU32,
     ended: AtomicU32,
 }
 
 impl MainCall {
-    /// Creates a call with the arguments of `main` and a function to run after its return.
+    /// Creates a call with the arguments of `main` and a function to run after its return. What constructors
+    /// set in the calling thread will be set for `main`.
     pub fn new(main: Main, (argc, argv, envp): (c_int, *mut *mut i8, *mut *mut i8), at_end: fn()) -> Self {
         let (status, ended) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { main, argc, argv, envp, at_end, stack: OnceLock::new(), status, ended }
+        let record = start::leave_record();
+        Self { main, argc, argv, envp, at_end, record, stack: OnceLock::new(), status, ended }
     }
 
     /// Starts a thread that calls `main`. Called once per process.
@@ -270,6 +274,9 @@ impl MainCall {
 extern "C" fn main_thread(argument: *mut c_void) -> *mut c_void {
     // SAFETY: the argument is a `MainCall` that is never freed.
     let call = unsafe { &*argument.cast::<MainCall>() };
+    if let Some(record) = call.record {
+        start::take_record(record);
+    }
     let me = start::current();
     me.status.set_role(Role::Main);
     me.stack.set(call.stack.get().copied());

@@ -2,10 +2,8 @@
 
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{env, fault, report, worker};
-use crate::device::migrate;
+use super::{env, fault, release, report, worker};
 use crate::primitives::lock::Spinlock;
 use crate::primitives::store::{SPAN, Store};
 use crate::primitives::{separate_processes, sys, wake_domain};
@@ -30,15 +28,33 @@ fn create_job() -> &'static Root {
     }
     let env_settings = env::read();
     if env_settings.mode != env::Mode::Shared {
-        sys::fatal(
-            "OMP_TOMBOLO: OpenMP is used before main, or the program does not begin in a C library that is loaded, of glibc 2.34 \
-             or newer: its workers cannot be processes",
-        );
+        return create_job_of_processes(env_settings);
     }
     env_settings.require_single_node();
     sys::use_private_futexes();
     sys::at_fork_in_child(forget_workers);
     install(create_private_store(&env_settings), env_settings, start_thread)
+}
+
+/// Returns whether `main` is going to run as that of a job whose workers are processes, if it does not yet.
+static WILL_MAIN_BE_OF_JOB: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// Sets the function that tells, in constructors, whether `main` will be that of a job whose workers are
+/// processes.
+pub fn set_main_check(will_be_of_job: fn() -> bool) {
+    let _ = WILL_MAIN_BE_OF_JOB.set(will_be_of_job);
+}
+
+fn create_job_of_processes(env_settings: env::EnvSettings) -> &'static Root {
+    #[cfg(target_env = "gnu")]
+    if WILL_MAIN_BE_OF_JOB.get().is_some_and(|will_be_of_job| will_be_of_job()) {
+        return super::forked::create_job(env_settings);
+    }
+    drop(env_settings);
+    sys::fatal(
+        "OMP_TOMBOLO: workers cannot be processes, as this library did not see main begin: it was loaded after the C library \
+         (LD_PRELOAD loads it first), or the program was linked with a glibc older than 2.34",
+    )
 }
 
 /// Called in the child of a `fork`, which has the calling thread only. Registered where workers are threads.
@@ -124,69 +140,60 @@ pub(super) fn register_calling_thread(node: u32) -> &'static Thread {
     let root = root();
     let thread = root.register_foreign_thread(node);
     thread.parker.set_domain(wake_domain::own());
-    let names = (sys::thread_id(), sys::pthread_handle());
-    thread.status.begin(Role::Other, Activity::Running, root.next_number(), names);
-    thread::set_current(Some(thread));
     thread.node_load().add_running();
-    register_exit_destructor(thread);
-    if has_private_stack(root) {
+    take_record(thread);
+    // Before `main` no thread has workers, and the first thread leaves its record to `main`.
+    let is_for_main = separate_processes::is_before_main() && sys::is_first_thread();
+    if !is_for_main && separate_processes::has_private_stack(root.store) {
         thread.task().set_icv(|icv| icv.limit = 1);
     }
     thread
 }
 
-/// Whether the calling thread's stack is inaccessible to workers, so that its regions have one thread. In
-/// images, stacks of threads created by the program are in the arena and thus accessible.
-fn has_private_stack(root: &Root) -> bool {
-    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
-    let here = 0_u8;
-    let is_private = cfg!(target_env = "gnu")
-        && separate_processes::is_enabled()
-        && !root.store.contains(ptr::from_ref(&here) as usize);
-    if is_private && !IS_REPORTED.swap(true, Ordering::Relaxed) {
-        sys::print_error(
-            "tombolo omp: regions of threads that the program creates itself have one thread each: workers that are processes cannot \
-             reach their stacks (OMP_TOMBOLO=shared has workers that can)\n",
-        );
-    }
-    is_private
+/// Makes the calling thread the one that a record is of.
+pub(super) fn take_record(thread: &'static Thread) {
+    let names = (sys::thread_id(), sys::pthread_handle());
+    thread.status.begin(Role::Other, Activity::Running, thread.root().next_number(), names);
+    thread::set_current(Some(thread));
+    set_exit_value(ptr::from_ref(thread));
 }
 
-/// Arranges for [`release_thread`] to be called at the end of the thread.
-fn register_exit_destructor(thread: &'static Thread) {
+/// Removes the record of the calling thread, if it has one, for another thread to
+/// [take](take_record): what constructors set is then set for `main`.
+pub(super) fn leave_record() -> Option<&'static Thread> {
+    let thread = thread::try_current()?;
+    set_exit_value(ptr::null());
+    thread::set_current(None);
+    Some(thread)
+}
+
+/// Arranges for [`release_thread`] to be called at the end of the calling thread, unless null.
+fn set_exit_value(thread: *const Thread) {
     if let Some(&key) = KEY.get() {
-        // SAFETY: the key belongs to this process; only `on_thread_exit` below reads the value.
-        unsafe { libc::pthread_setspecific(key, ptr::from_ref(thread).cast()) };
+        // SAFETY: the key belongs to this process; only `on_thread_exit` below reads the value, and for null
+        // is not called.
+        unsafe { libc::pthread_setspecific(key, thread.cast()) };
     }
 }
 
-/// Releases what a thread holds that OpenMP did not start and that ends.
+/// Releases a thread that OpenMP did not start and that ends.
 fn release_thread(thread: &'static Thread) {
-    // SAFETY: the program registered them with their destructors.
-    unsafe { thread.objects.destroy(thread.store()) };
-    if let Some(values) = thread.values.get() {
-        thread.root().keys.destroy(values);
-    }
-    thread.node_load().remove_running();
-    migrate::reset(thread);
-    thread.status.set_role(Role::None);
-    thread.cancellation.reset();
-    fault::unwatch_stack(thread);
+    release::release_state(thread);
     thread.root().unregister_thread(thread);
     thread::set_current(None);
 }
 
 fn thread_key() -> u32 {
     let mut key = 0;
-    // SAFETY: the key is local, and the destructor takes what `register_exit_destructor` stores.
+    // SAFETY: the key is local, and the destructor takes what `set_exit_value` stores.
     unsafe { libc::pthread_key_create(&raw mut key, Some(on_thread_exit)) };
     key
 }
 
 /// # Safety
-/// The value must be what [`register_exit_destructor`] stored.
+/// The value must be what [`set_exit_value`] stored.
 unsafe extern "C" fn on_thread_exit(value: *mut libc::c_void) {
-    // SAFETY: the value is what `register_exit_destructor` stored; records are never freed.
+    // SAFETY: the value is what `set_exit_value` stored; records are never freed.
     if let Some(thread) = unsafe { value.cast::<Thread>().as_ref() } {
         release_thread(thread);
     }

@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use super::fault;
+use super::{fault, release};
 use crate::constructs::region::leave_share;
 use crate::constructs::{affinity, tasking};
 use crate::device::command;
@@ -13,7 +13,7 @@ use crate::team::members::Team;
 use crate::team::thread::{self, Thread};
 use crate::team::thread_status::{Activity, Role};
 
-/// Main function of a worker, which runs work forever. The argument is its thread record.
+/// Main function of a worker, which runs work until it is to end. The argument is its thread record.
 pub extern "C" fn worker(argument: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: the argument is the thread's record, which is never freed.
     if let Some(me) = unsafe { argument.cast::<Thread>().as_ref() } {
@@ -29,12 +29,35 @@ pub extern "C" fn worker(argument: *mut libc::c_void) -> *mut libc::c_void {
         let (mut done, mut region) = (0, 0);
         loop {
             done = wait_for_work(me, done, region);
+            if me.is_to_end() {
+                end(me);
+                break;
+            }
             me.status.set_activity(Activity::Running);
             region = work(me);
             me.status.set_activity(Activity::Idle);
         }
     }
     ptr::null_mut()
+}
+
+/// Ends a worker, whose record can then be started again.
+fn end(me: &'static Thread) {
+    let root = me.root();
+    root.release_workers_of(me);
+    root.end_idle_workers();
+    release::release_state(me);
+    me.reset();
+    thread::set_current(None);
+    root.release_worker(me);
+}
+
+/// Ends the idle workers, where they are threads. Their thread-local variables end with them.
+pub fn end_idle(me: &'static Thread) {
+    if !separate_processes::is_enabled() {
+        me.root().release_workers_of(me);
+        me.root().end_idle_workers();
+    }
 }
 
 /// Runs the work that was given to a worker. Returns the number of the region, or 0.

@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::cache::Cache;
-use super::node_load::{NodeLoad, OVERSUBSCRIBED_TURNS, SpinYield, UNREGISTERED};
+use super::node_load::{NodeLoad, SpinYield, UNREGISTERED};
 use super::parker::Parker;
 use super::sys::{self, Spin};
 
@@ -114,12 +114,18 @@ pub fn unregistered_load() -> &'static NodeLoad {
     &UNREGISTERED
 }
 
+/// Maximum spin turns on a lock if there are more threads than processors. Threads that take turns with a
+/// lock on different processors should not sleep in between: each sleep wakes another thread, so that soon
+/// all are awake, and those without work keep their processors from the others for whole time slices. GCC's
+/// library spins as often.
+const OVERSUBSCRIBED_LOCK_TURNS: u64 = 100;
+
 /// Returns how long to spin on a lock.
 pub fn lock_spin_budget() -> Spin {
     let node_load = node_load();
     let turns = node_load.turns();
     Spin::turns(if node_load.is_oversubscribed() {
-        turns.min(OVERSUBSCRIBED_TURNS)
+        turns.min(OVERSUBSCRIBED_LOCK_TURNS)
     } else {
         turns.min(20_000)
     })

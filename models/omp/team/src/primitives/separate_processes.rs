@@ -9,15 +9,21 @@
 //! GCC linked as usual; and domains on nodes of a machine, for an image whose builds agree on addresses.
 
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::store::Store;
 use super::sys;
 
 /// Ends the job's workers when its program ends.
 static TERMINATE_WORKERS: OnceLock<fn()> = OnceLock::new();
 static IS_WORKER_PROCESS: AtomicBool = AtomicBool::new(false);
+static IS_BEFORE_MAIN: AtomicBool = AtomicBool::new(false);
+/// Addresses of the program's own code, if regions elsewhere have one thread.
+static PROGRAM: OnceLock<Range<usize>> = OnceLock::new();
+static ARE_REGIONS_LIMITED: AtomicBool = AtomicBool::new(false);
 
 /// Declares that this job's workers have address spaces of their own, and sets the function that ends them.
 pub fn enable(terminate: fn()) {
@@ -27,6 +33,42 @@ pub fn enable(terminate: fn()) {
 /// Whether this job's workers have address spaces of their own.
 pub fn is_enabled() -> bool {
     TERMINATE_WORKERS.get().is_some()
+}
+
+/// Sets whether this job exists before `main` has begun: constructors can use OpenMP.
+pub fn set_before_main(is_before: bool) {
+    IS_BEFORE_MAIN.store(is_before, Ordering::Relaxed);
+    ARE_REGIONS_LIMITED.store(is_before || PROGRAM.get().is_some(), Ordering::Relaxed);
+}
+
+/// Whether `main` has not begun yet. Workers cannot be started then: the program's variables are not shared,
+/// and the process's first thread, which starts workers, executes constructors.
+pub fn is_before_main() -> bool {
+    IS_BEFORE_MAIN.load(Ordering::Relaxed)
+}
+
+/// Limits regions with several threads to those of the program's own code, at these addresses.
+pub fn limit_regions_to_program(program: Range<usize>) {
+    let _ = PROGRAM.set(program);
+    ARE_REGIONS_LIMITED.store(true, Ordering::Relaxed);
+}
+
+/// Whether some regions have one thread: those before `main`, or those of libraries.
+#[inline]
+pub fn are_regions_limited() -> bool {
+    ARE_REGIONS_LIMITED.load(Ordering::Relaxed)
+}
+
+/// Whether a region of a function at this address has one thread because it is a library's.
+pub fn is_of_limited_library(function: usize) -> bool {
+    PROGRAM.get().is_some_and(|program| !program.contains(&function))
+}
+
+/// Whether the calling thread's stack is inaccessible to workers, so that its regions have one thread. In
+/// images, stacks of threads created by the program are in the arena and thus accessible.
+pub fn has_private_stack(store: &Store) -> bool {
+    let here = 0_u8;
+    cfg!(target_env = "gnu") && is_enabled() && !store.contains(ptr::from_ref(&here) as usize)
 }
 
 /// Marks this process as a worker's, not that of `main`.

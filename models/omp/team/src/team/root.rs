@@ -296,6 +296,24 @@ impl Root {
         thread.next_idle.set(idle.replace(Some(thread)));
     }
 
+    /// Ends all idle workers of this process's job, whose workers are threads. Their records stay in the idle
+    /// list, to be started again.
+    pub fn end_idle_workers(&self) {
+        let held = self.idle_lock.lock();
+        let mut next = self.idle_threads[0].take();
+        let (mut running, mut ended): (Option<&'static Thread>, Option<&'static Thread>) = (None, None);
+        while let Some(thread) = next {
+            let list = if thread.started.get() { &mut running } else { &mut ended };
+            next = thread.next_idle.replace(list.replace(thread));
+        }
+        self.idle_threads[0].set(ended);
+        drop(held);
+        while let Some(thread) = running {
+            running = thread.next_idle.take();
+            thread.end();
+        }
+    }
+
     /// Forgets all idle workers, and the team that `thread` keeps: in the child of a `fork` their threads do
     /// not exist. Their records are not freed.
     pub fn forget_workers(&self, thread: Option<&Thread>) {
@@ -323,12 +341,17 @@ impl Root {
         at.unwrap_or_else(|| Thread::create(self, node))
     }
 
-    /// Releases the record and the workers of an ended thread that OpenMP did not start.
-    pub fn unregister_thread(&'static self, thread: &'static Thread) {
+    /// Releases the workers that a thread keeps for its next region. Only that thread may call this.
+    pub fn release_workers_of(&self, thread: &Thread) {
         if let Some(team) = thread.cached_team.take() {
             team.release_workers_from(1, self);
             self.return_team(team);
         }
+    }
+
+    /// Releases the record and the workers of an ended thread that OpenMP did not start.
+    pub fn unregister_thread(&'static self, thread: &'static Thread) {
+        self.release_workers_of(thread);
         if let Some(team_state) = thread.take_team_state() {
             self.return_team(team_state.team);
         }

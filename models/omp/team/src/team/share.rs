@@ -349,14 +349,25 @@ impl WorkShare {
         }
     }
 
+    /// Has the first thread to arrive prepare what the construct needs besides its description; the others
+    /// wait for that.
+    pub fn prepare(&self, is_first: bool, prepare: impl FnOnce()) {
+        if is_first {
+            prepare();
+            self.set_ready();
+        } else {
+            self.wait_until_ready();
+        }
+    }
+
     /// Marks the construct as prepared and wakes the threads that wait for that.
-    pub fn set_ready(&self) {
+    fn set_ready(&self) {
         self.ready.store(1, Ordering::SeqCst);
         park::wake(&self.ready, u32::MAX >> 1);
     }
 
     /// Waits until the first thread to arrive has prepared the construct.
-    pub fn wait_until_ready(&self) {
+    fn wait_until_ready(&self) {
         let mut spin = sys::Spin::turns(2000);
         while self.ready.load(Ordering::Acquire) == 0 {
             if !spin.turn() {

@@ -179,6 +179,32 @@ impl Thread {
         thread
     }
 
+    /// Has this idle worker end.
+    pub(super) fn end(&self) {
+        // SAFETY: teams are never freed.
+        let before = unsafe { self.assigned_team.replace(ptr::null()).as_ref() };
+        self.assigned_data.set(ptr::null_mut());
+        self.parker.publish_work(self.parker.work_count().wrapping_add(1) & (u32::MAX >> 1));
+        if let Some(before) = before {
+            before.wake_workers();
+        }
+    }
+
+    /// Whether the work that this worker was given last is to [end](Self::end).
+    pub fn is_to_end(&self) -> bool {
+        self.assigned_team.get().is_null() && self.assigned_data.get().is_null()
+    }
+
+    /// Resets what a worker that ends must not leave to the next with this record.
+    pub fn reset(&self) {
+        self.team_state.0.set(None);
+        self.place.set(0);
+        self.partition.set((0, self.root.places().len()));
+        self.displayed_affinity.set([0; 4]);
+        self.started.set(false);
+        self.parker.publish_work(0);
+    }
+
     /// Returns the counter of awake threads on its processors.
     #[inline]
     pub fn node_load(&self) -> &'static NodeLoad {
