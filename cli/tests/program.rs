@@ -32,10 +32,42 @@ fn a_wrong_command_line_ends_with_2_and_shows_the_right_one() {
 }
 
 #[test]
-fn a_failure_ends_with_1_and_one_sentence() {
-    let (status, output, errors) = run(&["image", "inspect", "no/such.tbi"]);
-    assert_eq!((status, output.as_str()), (Some(1), ""));
-    assert_eq!(errors, "error: cannot read image no/such.tbi: No such file or directory (os error 2)\n");
+fn the_usage_line_has_no_option_that_the_environment_sets() {
+    for (words, usage) in [
+        (["kill"].as_slice(), "tombolo kill <DOMAIN>..."),
+        (&["image", "inspect"], "tombolo image inspect <FILE>"),
+    ] {
+        let output = tombolo(words).env("TOMBOLO_MACHINE", "lab").output().expect("it is built");
+        let errors = String::from_utf8(output.stderr).expect("it is text");
+        assert!(errors.contains(&format!("\nUsage: {usage}\n")), "{errors}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_ends_with_2_and_one_sentence() {
+    const WHY: &str = "No such file or directory (os error 2)";
+    for (words, what) in [
+        (&["image", "inspect", "no/such.tbi"][..], "image no/such.tbi"),
+        (&["run", "no/such.tbi"], "image no/such.tbi"),
+        (&["place", "no/such.tbi"], "image no/such.tbi"),
+        (&["litmus", "--image", "no/such.tbi"], "image no/such.tbi"),
+        (&["up", "no/such.toml"], "machine file no/such.toml"),
+        (&["build", "--machine-file", "no/such.toml", "."], "machine file no/such.toml"),
+        (&["idl", "compile", "--lang", "c", "no/such.tbl"], "no/such.tbl"),
+        (&["idl", "fmt", "no/such.tbl"], "no/such.tbl"),
+        (&["trace", "show", "no/such.tbt"], "no/such.tbt"),
+        (&["capture", "show", "no/such.tbc"], "no/such.tbc"),
+        (&["hubs", "run", "no/such.toml", "--on", "host"], "no/such.toml"),
+    ] {
+        let (status, output, errors) = run(words);
+        assert_eq!((status, output.as_str()), (Some(2), ""), "{words:?}: {errors}");
+        assert_eq!(errors.lines().next(), Some(&*format!("error: cannot read {what}: {WHY}")), "{words:?}");
+    }
+    // The same for one that is there and is something else.
+    for words in [&["image", "inspect", "Cargo.toml"][..], &["trace", "show", "Cargo.toml"], &["up", "src"]] {
+        let (status, _, errors) = run(words);
+        assert!(status == Some(2) && errors.starts_with("error: "), "{words:?}: {errors}");
+    }
 }
 
 #[test]
@@ -46,7 +78,7 @@ fn mistakes_in_a_machine_file_are_shown_before_anything_starts() {
     let (status, output, errors) = run(&["up", path]);
     let coloured = run(&["--color", "always", "up", path]).2;
     std::fs::remove_file(&file).expect("it is ours");
-    assert_eq!((status, output.as_str()), (Some(1), ""));
+    assert_eq!((status, output.as_str()), (Some(2), ""));
     assert!(errors.contains(&format!("--> {path}:4:8")), "{errors}");
     assert!(errors.contains("did you mean \"host\"?") && !errors.contains('\x1b'), "{errors}");
     assert!(coloured.contains("\x1b["), "{coloured}");

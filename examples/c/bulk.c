@@ -37,7 +37,7 @@ static void receive(tombolo_domain *domain, const char *name)
 {
     tombolo_listener *listener;
     tombolo_bulk *bulk;
-    must(tombolo_export_bulk(domain, name, NULL, &listener), "take up the name");
+    must(tombolo_export_bulk(domain, name, NULL, &listener), "export the name");
     printf("waiting as %s on %s\n", name, tombolo_node_name(domain));
     fflush(stdout);
     must(tombolo_accept_bulk(listener, PATIENCE, &bulk), "accept");
@@ -67,7 +67,7 @@ static void receive(tombolo_domain *domain, const char *name)
     /* With it came the id of a capability, which says nothing to those who were not granted it. */
     tombolo_capability *right;
     tombolo_mapping *mapping;
-    must(tombolo_take_capability(domain, capability, &right), "take up a capability");
+    must(tombolo_take_capability(domain, capability, &right), "take a capability");
     must(tombolo_map(right, TOMBOLO_READ, NULL, &mapping), "map a region");
     char seen[16];
     must(tombolo_mapping_read(mapping, 0, seen, sizeof seen), "read a region");

@@ -150,6 +150,14 @@ pub enum JoinError {
     Os(#[from] OsError),
 }
 
+impl JoinError {
+    /// Returns whether a file that the user named is the reason, the machine file or that of the key.
+    #[must_use]
+    pub fn is_of_given_file(&self) -> bool {
+        matches!(self, JoinError::File(_) | JoinError::NotAttached { .. } | JoinError::Key(_))
+    }
+}
+
 /// Reason why a membership ended.
 enum LeaveReason {
     /// The machine is gone, or has lost this node.

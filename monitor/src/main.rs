@@ -187,7 +187,7 @@ fn join(words: &[&str]) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tombolod: {error}");
-            ExitCode::FAILURE
+            if error.is_of_given_file() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -10,8 +10,23 @@ use crate::workspace::Workspace;
 /// Folder of the sources below the prefix; `tombolo new` looks there.
 pub(crate) const FOLDER: &str = "share/tombolo/rust";
 
-/// Crates that programs depend on directly; their dependencies are determined from the workspace.
-const CRATES: [&str; 3] = ["tombolo", "tombolo-bare", "tombolo-idl"];
+/// Crates that programs depend on directly: those of the book's table, and the ones for boards and for stubs.
+/// Their dependencies are determined from the workspace.
+const CRATES: [&str; 13] = [
+    "tombolo",
+    "tombolo-admin",
+    "tombolo-bare",
+    "tombolo-copies",
+    "tombolo-files",
+    "tombolo-group",
+    "tombolo-hubs",
+    "tombolo-idl",
+    "tombolo-objects",
+    "tombolo-pages",
+    "tombolo-placement",
+    "tombolo-realtime",
+    "tombolo-tasks",
+];
 
 /// Source file, with its path below [`FOLDER`].
 pub(crate) struct SourceFile {
@@ -90,6 +105,29 @@ mod tests {
         assert!(!is_of_crate("transport/conformance/src/lib.rs", &folders));
         assert!(!is_of_crate("transport/tests/all.rs", &folders));
         assert!(!is_of_crate("xtask/src/main.rs", &folders));
+    }
+
+    #[test]
+    fn the_crates_of_the_book_come_with_all_that_they_depend_on() {
+        let workspace = Workspace::load().expect("the workspace");
+        let book = include_str!("../../docs/book/src/api.md");
+        let rows = book.lines().filter_map(|line| line.strip_prefix("| `tombolo")?.split_once("` | `"));
+        let rows: Vec<(String, &str)> = rows
+            .filter_map(|(name, rest)| Some((format!("tombolo{name}"), rest.split_once('`')?.0)))
+            .collect();
+        assert!(rows.len() > 10, "{rows:?}");
+        let wanted = crates(&workspace);
+        let files = files(&workspace).expect("the files");
+        for (name, folder) in &rows {
+            assert!(CRATES.contains(&&**name), "{name} is in the book alone");
+            assert!(wanted.contains(name), "{name}");
+            let manifest = Path::new(folder).join("Cargo.toml");
+            assert!(files.iter().any(|file| file.path == manifest), "no {}", manifest.display());
+        }
+        for name in CRATES {
+            let package = workspace.packages.iter().find(|package| package.name == name);
+            assert!(package.is_some(), "there is no crate {name}");
+        }
     }
 
     #[test]

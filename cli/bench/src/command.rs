@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use tombolo::ChannelOptions;
 use tombolo_bench::ring::{self, Report, Schedule, Shape};
 use tombolo_bench::{coherence, latency, waitset};
+use tombolo_cli_common::images::open_image;
 use tombolo_machine::Kit;
 
 use super::broadcast;
@@ -358,6 +359,7 @@ pub(super) fn far_program() -> Result<Vec<String>, Failure> {
 }
 
 fn measure(context: &Context, options: &RingOptions) -> Result<Report, Failure> {
+    options.image.as_deref().map(open_image).transpose()?;
     let options = options.to_bench()?;
     let domain = context.attach()?;
     Ok(with_progress(context, |progress| ring::run(&domain, &options, progress))?)

@@ -11,7 +11,8 @@ use clap::{Args, ValueEnum};
 use tombolo::Domain;
 use tombolo_bench::figures::{boot, compute, gather, link, map, memory, messages, pages};
 use tombolo_cli_common::findings::{Finding, FindingsFile, HINT, Part};
-use tombolo_machine::{FoundCost, Kit};
+use tombolo_cli_common::images::chosen_image;
+use tombolo_machine::FoundCost;
 use tombolo_platform::memory::create_sealed as memory_file;
 
 use super::progress::with_progress;
@@ -38,10 +39,7 @@ struct Common {
 
 impl Common {
     fn image(&self) -> Result<PathBuf, Failure> {
-        match &self.image {
-            Some(image) => Ok(image.clone()),
-            None => Ok(Kit::locate()?.image("bench")),
-        }
+        chosen_image(self.image.as_deref(), "bench")
     }
 
     /// Measures on the machine that is up, that of `--up`, or this host.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tombolo_bench::hubs;
 use tombolo_cli_common::child_output::ChildOutput;
+use tombolo_cli_common::images::chosen_image;
 use tombolo_cli_common::nodes::node_named;
 use tombolo_machine::Kit;
 
@@ -66,7 +67,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     let bench = hubs::Options {
         on,
         count: options.count,
-        image: options.image.clone().unwrap_or_else(|| kit.image("hubs")),
+        image: chosen_image(options.image.as_deref(), "hubs")?,
         board_image: kit.image("bounded"),
         member_arguments: ["bench", "hub", "--member"].map(str::to_owned).into(),
     };

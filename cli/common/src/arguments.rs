@@ -109,7 +109,25 @@ pub fn exit_with(message: &Error) -> ! {
 
 /// Parses a command line. Returns a usage error with the nearest command as a suggestion.
 pub fn try_parse<P: Parser>(words: &[OsString]) -> Result<P, Error> {
-    P::try_parse_from(words).map_err(|error| with_suggestion(error, &P::command(), words))
+    P::try_parse_from(words).map_err(|error| {
+        let error = without_environment(error, P::command(), words);
+        with_suggestion(error, &P::command(), words)
+    })
+}
+
+/// Returns the usage error that the words alone give. Clap adds every option that is set to the usage line,
+/// also one that the environment sets, as if it had to be given.
+fn without_environment(error: Error, mut program: Command, words: &[OsString]) -> Error {
+    if !error.use_stderr() {
+        return error;
+    }
+    let set: Vec<_> = program.get_arguments().filter(|option| option.get_env().is_some()).collect();
+    let set: Vec<_> = set.into_iter().map(|option| option.get_id().clone()).collect();
+    for option in set {
+        program = program.mut_arg(option, |option| option.env(None::<&str>));
+    }
+    // Without an error, the mistake is in the environment.
+    program.try_get_matches_from(words).err().unwrap_or(error)
 }
 
 /// Adds a suggestion for a misspelt command. Clap itself does not recognize `rnu` as `run`.
@@ -176,6 +194,21 @@ mod tests {
             let refused = seconds(text).unwrap_err();
             assert_eq!(refused, "give a number of seconds from 0 to 1e9, such as 2 or 0.5", "{text}");
         }
+    }
+
+    #[test]
+    fn usage_shows_no_option_that_the_environment_sets() {
+        // `PATH` is set in every test, and tests must not change the environment.
+        let program = || {
+            let option = clap::Arg::new("machine").long("machine").global(true).env("PATH");
+            let kill = Command::new("kill").arg(clap::Arg::new("id").required(true));
+            Command::new("x").arg(option).subcommand(kill)
+        };
+        let words = ["x", "kill"].map(OsString::from);
+        let of_clap = program().try_get_matches_from(&words).unwrap_err();
+        assert!(of_clap.to_string().contains("--machine"), "there is nothing to mend: {of_clap}");
+        let error = without_environment(of_clap, program(), &words);
+        assert!(error.to_string().contains("Usage: x kill <id>\n"), "{error}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anstyle::{AnsiColor, Style};
 use tombolo::Error;
 use tombolo::error::Fault;
+use tombolo_machine::build::BuildError;
 use tombolo_machine::file::FileError as MachineFileError;
 use tombolo_machine::image::ImageError;
 use tombolo_trace::file::FileError;
@@ -43,6 +44,27 @@ pub enum Failure {
     },
     /// An interface file with mistakes, rendered: begins with `error:` itself.
     Interface(String),
+    /// A file that the user named cannot be read.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// A file that the user named can be read, but not understood.
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The mistake.
+        why: String,
+    },
+    /// A program that the user named cannot be run.
+    NotRun {
+        /// The program.
+        program: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
     /// The operating system refused an operation.
     System {
         /// Name of the operation: "open x".
@@ -117,6 +139,9 @@ impl fmt::Display for Failure {
             Failure::Usage { message, .. } | Failure::Job { message, .. } | Failure::Interface(message) => {
                 f.write_str(message)
             }
+            Failure::Unreadable { path, source } => write!(f, "cannot read {}: {source}", path.display()),
+            Failure::Malformed { path, why } => write!(f, "{}: {why}", path.display()),
+            Failure::NotRun { program, source } => write!(f, "cannot run {}: {source}", program.display()),
             Failure::System { operation, source } => write!(f, "cannot {operation}: {source}"),
             Failure::NoProgram { program, folder } => {
                 write!(f, "this command is the program {program}, which is not in {}", folder.display())
@@ -141,22 +166,55 @@ impl Failure {
         move |source| Failure::System { operation: operation.into(), source }
     }
 
+    /// Returns a closure for `map_err` that converts the error of reading a file that the user named.
+    pub fn unreadable(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Failure {
+        move |source| Failure::Unreadable { path: path.into(), source }
+    }
+
     /// Adds advice to the failure.
     #[must_use]
     pub fn advised(self, advice: impl Into<String>) -> Failure {
         Failure::Advised { failure: Box::new(self), advice: advice.into() }
     }
 
-    /// Returns the exit status for the failure.
+    /// Returns the exit status for the failure: 2 if what the user gave is wrong, be it the command line or a
+    /// file that it names, and 1 if something else failed.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
             Failure::Advised { failure, .. } => failure.status(),
             Failure::Job { status, .. } => *status,
-            Failure::Usage { .. } => 2,
+            Failure::Usage { .. }
+            | Failure::Unreadable { .. }
+            | Failure::Malformed { .. }
+            | Failure::NotRun { .. }
+            | Failure::Interface(_)
+            | Failure::TraceFile { .. }
+            | Failure::TraceOrder { .. }
+            | Failure::Capture { .. } => 2,
+            Failure::Other(_) if self.is_of_given_file() => 2,
             Failure::Output(error) if error.kind() == ErrorKind::BrokenPipe => BROKEN_PIPE_STATUS,
             _ => 1,
         }
+    }
+
+    /// Returns whether the error of a library is about a file that the user named.
+    fn is_of_given_file(&self) -> bool {
+        let of_build = self.cause().is_some_and(|error: &BuildError| {
+            matches!(
+                error,
+                BuildError::NoSuchFile { .. }
+                    | BuildError::UnknownSource { .. }
+                    | BuildError::NothingInFolder { .. }
+                    | BuildError::NoProgram { .. }
+                    | BuildError::SeveralPrograms { .. }
+                    | BuildError::Manifest { .. }
+                    | BuildError::NotAProgram { .. }
+                    | BuildError::SameTarget { .. }
+                    | BuildError::Read { .. }
+            )
+        });
+        of_build || self.cause::<ImageError>().is_some() || self.cause::<MachineFileError>().is_some()
     }
 
     /// Returns the underlying library error, if it is of that type.
@@ -283,6 +341,25 @@ mod tests {
         let failure = Failure::from(MachineFileError::Invalid(report.unwrap_err()));
         let text = failure.render(false);
         assert!(text.starts_with("error: ") && text.contains(" --> m.toml:1:8\n"), "{text}");
-        assert_eq!(failure.status(), 1);
+        assert_eq!(failure.status(), 2);
+    }
+
+    #[test]
+    fn a_bad_file_of_the_user_is_status_2_for_every_command() {
+        let nowhere = std::path::Path::new("/nonexistent/x");
+        let unreadable = Failure::unreadable(nowhere)(ErrorKind::NotFound.into());
+        assert_eq!(unreadable.to_string(), "cannot read /nonexistent/x: entity not found");
+        let image = Failure::from(tombolo_machine::Image::open(nowhere).unwrap_err());
+        let no_image = Failure::from(tombolo_machine::Image::open("/etc/passwd".as_ref()).unwrap_err());
+        let machine = Failure::from(tombolo_machine::Machine::open(nowhere).unwrap_err());
+        let source = Failure::from(BuildError::NoSuchFile { path: nowhere.into() });
+        let malformed = Failure::Malformed { path: nowhere.into(), why: "it has no hubs".into() };
+        let not_run = Failure::NotRun { program: nowhere.into(), source: ErrorKind::NotFound.into() };
+        for failure in [unreadable, image, no_image, machine, source, malformed, not_run] {
+            assert_eq!(failure.status(), 2, "{failure}");
+        }
+        let written = BuildError::Write { path: nowhere.into(), source: ErrorKind::StorageFull.into() };
+        assert_eq!(Failure::from(written).status(), 1);
+        assert_eq!(Failure::NothingUp.status(), 1);
     }
 }

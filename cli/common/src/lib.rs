@@ -11,6 +11,7 @@ pub mod context;
 pub mod failure;
 pub mod findings;
 pub mod help;
+pub mod images;
 pub mod input;
 pub mod nodes;
 pub mod other_users;

@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Command;
+use clap::{Arg, Command, ValueHint};
 use clap_complete::{Shell, generate};
 
 /// Paths of `tombolo`'s completions for each shell, relative to a prefix.
@@ -79,7 +79,7 @@ fn write(folder: &Path) -> io::Result<()> {
     for (shell, path) in COMPLETIONS {
         let path = folder.join(path);
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
-        generate(shell, &mut whole(), "tombolo", &mut File::create(path)?);
+        generate(shell, &mut completed(whole()), "tombolo", &mut File::create(path)?);
     }
     Ok(())
 }
@@ -101,13 +101,34 @@ fn whole() -> Command {
     })
 }
 
+/// Words in the names of values that are files.
+const OF_FILES: [&str; 6] = ["FILE", "PATH", "FOLDER", "IMAGE", "PROGRAM", "COMMAND"];
+
+/// Returns the command for completions, in which values other than files have no completion. By default,
+/// shells offer files for everything, even for nodes.
+fn completed(command: Command) -> Command {
+    let known = |arg: &Arg, words: &[&str]| {
+        let names = arg.get_value_names().unwrap_or_default();
+        names.iter().any(|name| words.iter().any(|word| name.contains(word)))
+    };
+    let command = command.mut_args(|arg| {
+        let takes_value = arg.get_action().takes_values();
+        let is_free = arg.get_value_hint() == ValueHint::Unknown && takes_value;
+        // The usual positional argument is a program or its input.
+        let has_none =
+            if arg.is_positional() { known(&arg, &["NODE", "DOMAIN"]) } else { !known(&arg, &OF_FILES) };
+        if is_free && has_none { arg.value_hint(ValueHint::Other) } else { arg }
+    });
+    command.mut_subcommands(completed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn completions(shell: Shell) -> String {
         let mut text = Vec::new();
-        generate(shell, &mut whole(), "tombolo", &mut text);
+        generate(shell, &mut completed(whole()), "tombolo", &mut text);
         String::from_utf8(text).expect("completions are text")
     }
 
@@ -119,6 +140,30 @@ mod tests {
                 assert!(text.contains(word), "{shell}: no {word}");
             }
         }
+    }
+
+    #[test]
+    fn nodes_are_not_completed_as_files() {
+        let bash = completions(Shell::Bash);
+        let mut lines = bash.lines().map(str::trim);
+        let mut seen = 0;
+        while let Some(line) = lines.next() {
+            if line == "--on)" {
+                assert_eq!(lines.next(), Some("COMPREPLY=(\"${cur}\")"));
+                seen += 1;
+            }
+        }
+        assert!(seen > 5, "{seen}");
+        let fish = completions(Shell::Fish);
+        let of_run = |option: &str| {
+            let is_one = |line: &&str| line.contains("subcommand run\"") && line.contains(option);
+            fish.lines().find(is_one).unwrap_or_else(|| panic!("no {option} of run")).to_owned()
+        };
+        assert!(of_run(" -l on ").contains(" -r -f"), "{}", of_run(" -l on "));
+        assert!(!of_run(" -l grant ").contains(" -r -f"), "{}", of_run(" -l grant "));
+        let file = "-l machine-file ";
+        let build = fish.lines().find(|line| line.contains(file)).expect("an option of build");
+        assert!(build.contains("-r -F") || !build.contains("-r -f"), "{build}");
     }
 
     #[test]

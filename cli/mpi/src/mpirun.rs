@@ -18,7 +18,7 @@ use tombolo_mpi_launch::environment::{Environment, SharedMemory};
 use tombolo_mpi_launch::job::{
     Cleaner, Control, Job, JobError, JobOptions, Outcome, Part, RankName, Stdin, Watcher,
 };
-use tombolo_mpi_launch::program::Program;
+use tombolo_mpi_launch::program::{Program, ProgramError};
 use tombolo_placement::{Auto, Needs, Order, Placement, place};
 
 use crate::Arguments;
@@ -293,12 +293,18 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Converts the reason why a job was not started. Counts that do not fit are a usage error; errors of the
-/// machine get the command's hints.
+/// Converts the reason why a job was not started. Counts that do not fit and programs that cannot be read are
+/// usage errors; errors of the machine get the command's hints.
 fn start_failure(error: impl Into<JobError>) -> Failure {
     match error.into() {
         JobError::Placement(error) => placement_failure(error),
         JobError::Machine(error) => error.into(),
+        JobError::Program(ProgramError::Image(error)) => error.into(),
+        JobError::Program(
+            error @ (ProgramError::Missing { .. }
+            | ProgramError::NotExecutable(_)
+            | ProgramError::Build { .. }),
+        ) => Failure::Usage { message: error.to_string(), hint: None },
         other => other.into(),
     }
 }
@@ -583,6 +589,18 @@ mod tests {
         assert_eq!(error.exit_code(), 2);
         let options = parse("tombolo mpirun -- --bogus --label");
         assert_eq!(options.command, ["--bogus", "--label"], "a program may be called so");
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_read_is_a_mistake_of_the_user() {
+        for path in ["/nonexistent/program", "/etc/passwd", "/etc"] {
+            let found = Program::find(path, Path::new("/"), None);
+            let failure = start_failure(found.map(|_| ()).unwrap_err());
+            assert_eq!(failure.status(), 2, "{failure}");
+        }
+        let cause = "the node is down".to_owned();
+        let lost = JobError::Machine(tombolo::Error::NoMachine(cause));
+        assert_eq!(start_failure(lost).status(), 1);
     }
 
     #[test]

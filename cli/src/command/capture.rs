@@ -80,7 +80,7 @@ struct RecordReport {
 
 /// Opens a capture.
 pub(super) fn open(path: &Path) -> Result<Reader<File>, Failure> {
-    let file = File::open(path).map_err(Failure::system(format!("read {}", path.display())))?;
+    let file = File::open(path).map_err(Failure::unreadable(path))?;
     Reader::new(file).map_err(damaged(path))
 }
 

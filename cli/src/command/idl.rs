@@ -199,9 +199,9 @@ fn compile(context: &Context, options: &CompileOptions) -> Result<u8, Failure> {
     match &options.output {
         None => print(stubs)?,
         Some(path) => {
-            fs::write(path, stubs).map_err(system_failure("write", path))?;
+            fs::write(path, stubs).map_err(write_failure(path))?;
             if let Some(depfile) = &options.depfile {
-                fs::write(depfile, make_rule(path, &files)).map_err(system_failure("write", depfile))?;
+                fs::write(depfile, make_rule(path, &files)).map_err(write_failure(depfile))?;
             }
             context.info(format!("wrote {}", path.display()));
         }
@@ -225,7 +225,7 @@ fn document(context: &Context, options: &DocOptions) -> Result<u8, Failure> {
     match &options.output {
         None => print(page)?,
         Some(path) => {
-            fs::write(path, page).map_err(system_failure("write", path))?;
+            fs::write(path, page).map_err(write_failure(path))?;
             context.info(format!("wrote {}", path.display()));
         }
     }
@@ -235,7 +235,7 @@ fn document(context: &Context, options: &DocOptions) -> Result<u8, Failure> {
 fn format(context: &Context, options: &FmtOptions) -> Result<u8, Failure> {
     let mut different = 0;
     for path in &options.files {
-        let text = fs::read_to_string(path).map_err(system_failure("read", path))?;
+        let text = fs::read_to_string(path).map_err(Failure::unreadable(path))?;
         let tidy = tombolo_idl::format(&text)
             .map_err(|mistakes| interface_failure(context, path, &text, &mistakes))?;
         if tidy == text {
@@ -245,7 +245,7 @@ fn format(context: &Context, options: &FmtOptions) -> Result<u8, Failure> {
             different = 1;
             print(format!("{} is not formatted; `tombolo idl fmt` formats it\n", path.display()))?;
         } else {
-            fs::write(path, tidy).map_err(system_failure("write", path))?;
+            fs::write(path, tidy).map_err(write_failure(path))?;
             context.info(format!("wrote {}", path.display()));
         }
     }
@@ -278,7 +278,7 @@ fn check(context: &Context, options: &CheckOptions) -> Result<u8, Failure> {
 pub(super) fn read(context: &Context, path: &Path) -> Result<Compiled, Failure> {
     match compile_file(path) {
         Ok(compiled) => Ok(compiled),
-        Err(FileError::File { path, error }) => Err(system_failure("read", &path)(error)),
+        Err(FileError::File { path, error }) => Err(Failure::unreadable(path)(error)),
         Err(FileError::Mistakes(mistakes)) => Err(Failure::Interface(mistakes.render(context.colour_errors))),
         Err(other) => Err(Failure::Interface(other.to_string())),
     }
@@ -290,9 +290,8 @@ fn interface_failure(context: &Context, path: &Path, text: &str, mistakes: &Mist
     Failure::Interface(mistakes.render(&source, context.colour_errors))
 }
 
-fn system_failure(verb: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
-    let operation = format!("{verb} {}", path.display());
-    move |source| Failure::System { operation, source }
+fn write_failure(path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
+    Failure::system(format!("write {}", path.display()))
 }
 
 #[cfg(test)]

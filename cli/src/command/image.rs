@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn a_folder_gets_a_hint() {
         let failure = inspect(Path::new("src")).err().unwrap();
-        assert_eq!(failure.status(), 1);
+        assert_eq!(failure.status(), 2);
     }
 
     #[test]

@@ -14,8 +14,8 @@ use tombolo::nodes::NodeInfo;
 use tombolo::{Domain, Error, Exit, SpawnOptions};
 use tombolo_cli_common::child_output::ChildOutput;
 use tombolo_cli_common::findings::{Finding, FindingsFile, HINT, Part};
+use tombolo_cli_common::images::chosen_image;
 use tombolo_cli_common::nodes::node_named;
-use tombolo_machine::Kit;
 
 use findings::{Findings, Verdict};
 
@@ -127,10 +127,7 @@ enum Outcome {
 /// Runs the command. Returns status 1 if the memory of a node is unsound or could not be tested, 3 if a test
 /// was cut short, and that of the signal if interrupted.
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
-    let image = match &options.image {
-        Some(image) => image.clone(),
-        None => Kit::locate()?.image("litmus"),
-    };
+    let image = chosen_image(options.image.as_deref(), "litmus")?;
     let domain = context.attach()?;
     let file =
         options.write.as_ref().map(|path| FindingsFile::open(path, domain.machine_name())).transpose()?;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use tombolo::nodes::Target;
+use tombolo_cli_common::images::open_image;
 use tombolo_cli_common::nodes::{needs, placement_failure};
 use tombolo_placement::choose::{Candidate, Rejected};
 use tombolo_placement::needs::Unit;
@@ -97,7 +98,7 @@ impl From<Candidate> for CandidateReport {
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let targets: Option<Vec<Target>> = match &options.image {
-        Some(path) => Some(super::run::open_image(path)?.targets()),
+        Some(path) => Some(open_image(path)?.targets()),
         None => None,
     };
     let domain = context.attach_running()?;

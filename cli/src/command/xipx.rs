@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tombolo_machine::Kit;
+use tombolo_cli_common::images::chosen_image;
 
 use super::run::service;
 use crate::context::Context;
@@ -67,10 +67,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         let message = format!("a node has one device of a group; '{twice}' is named twice");
         return Err(Failure::Usage { message, hint: None });
     }
-    let image = match &options.image {
-        Some(image) => image.clone(),
-        None => Kit::locate()?.image("xipx"),
-    };
+    let image = chosen_image(options.image.as_deref(), "xipx")?;
     service::run(context, &options.on, image, &options.arguments())
 }
 

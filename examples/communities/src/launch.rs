@@ -109,7 +109,7 @@ pub fn start(staff: &Staff, warn: &mut dyn FnMut(&str)) -> Result<Started, Launc
     };
     let domain = domain().map_err(failed("cannot join a machine (--threads 2 works without one)"))?;
     let name = format!("communities-{}", domain.id());
-    let mut door = Door::open(&domain, &name).map_err(failed("cannot take up a name for the workers"))?;
+    let mut door = Door::open(&domain, &name).map_err(failed("cannot export a name for the workers"))?;
     let nodes = domain.nodes().map_err(failed("cannot list the nodes"))?;
     let (posts, must) = match staff {
         Staff::Nodes(nodes) => (nodes.clone(), true),

@@ -81,7 +81,7 @@ pub enum Error {
     #[error(transparent)]
     Lost(#[from] LostPage),
     /// A rank that this one waits for has ended.
-    #[error("rank {rank} on {node} ended, which this rank waits for")]
+    #[error("rank {rank} on {node} has ended, and this rank was waiting for it")]
     RankEnded {
         /// The rank.
         rank: u32,

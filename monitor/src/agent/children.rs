@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tombolo_base::DomainId;
-use tombolo_control::{CpuPlacement, Exit, OWN_PROGRAM, StartOrder, streams};
+use tombolo_control::{CpuPlacement, Exit, OWN_PROGRAM, ProgramSpec, StartOrder, streams};
 use tombolo_platform::error::Context;
 use tombolo_platform::event::Interest;
 use tombolo_platform::meters::SYSFS_VARIABLE;
@@ -23,6 +23,10 @@ use tombolo_monitor_core::agent::PIECE_BYTES;
 /// Variables for the monitor itself, removed from the environment of domains.
 const MONITOR_VARIABLES: [&str; 5] =
     ["TOMBOLO_MONITOR", "TOMBOLO_MACHINE", "TOMBOLO_KIT", "TOMBOLO_TOMBOLOD", SYSFS_VARIABLE];
+
+/// Variable with the `argv[0]` of a program, if that is not its name. `tombolo run` sets it to the path of an
+/// executable. It is not passed on to the program, whose own children have other paths.
+const ARGV0_VARIABLE: &str = "TOMBOLO_ARGV0";
 
 /// Descriptors of a process's streams, by number.
 type Streams = Vec<(u8, OwnedFd)>;
@@ -75,18 +79,19 @@ impl Agent {
     }
 
     fn try_start(&self, order: StartOrder) -> Result<ChildProcess, OsError> {
-        let StartOrder { domain, build, program: spec } = order;
+        let StartOrder { domain, build, program: mut spec } = order;
+        let argv0 = take_argv0(&mut spec);
         let file = self.program(&build)?;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let mut command = match &self.emulator {
             None => {
                 let mut command = Command::new(&path);
-                command.arg0(&spec.name);
+                command.arg0(&argv0);
                 command
             }
             Some(emulator) => {
                 let mut command = Command::new(&emulator.program);
-                command.args(&emulator.options).args(["-0", &spec.name, &path]);
+                command.args(&emulator.options).args(["-0", &argv0, &path]);
                 command
             }
         };
@@ -263,6 +268,20 @@ impl Agent {
     }
 }
 
+/// Removes and returns the `argv[0]` of a program.
+fn take_argv0(program: &mut ProgramSpec) -> String {
+    let mut argv0 = program.name.clone();
+    // As in an environment, the last one counts.
+    program.environment.retain(|(name, value)| {
+        let is_other = name != ARGV0_VARIABLE;
+        if !is_other {
+            argv0.clone_from(value);
+        }
+        is_other
+    });
+    argv0
+}
+
 /// Sets the requested placement. Detects errors here that would otherwise only occur in the new process,
 /// without a message.
 fn apply_placement(command: &mut Command, placement: &CpuPlacement) -> Result<(), OsError> {
@@ -302,4 +321,23 @@ fn explain_start_error(error: OsError, placement: &CpuPlacement, emulated: bool)
         placement.real_time_priority
     );
     OsError::new(what, error.errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn argv0_is_the_name_unless_a_variable_says_otherwise() {
+        let mut program = ProgramSpec::new("python");
+        program.environment = vec![("A".into(), "1".into())];
+        assert_eq!(take_argv0(&mut program), "python");
+        for path in ["/usr/bin/python", "venv/bin/python"] {
+            program.environment.insert(1, (ARGV0_VARIABLE.into(), "older".into()));
+            program.environment.push((ARGV0_VARIABLE.into(), path.into()));
+            assert_eq!(take_argv0(&mut program), path);
+            assert_eq!(program.environment, [("A".to_owned(), "1".to_owned())]);
+            assert_eq!(program.name, "python", "the name in lists stays");
+        }
+    }
 }

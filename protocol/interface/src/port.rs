@@ -51,29 +51,7 @@ pub trait Connect {
 ///
 /// Generated clients and servers implement it, `tombolo::Channel` and `tombolo::BulkChannel`, and references
 /// to all of them. A server may implement it for its state of a client, so that the set returns that together
-/// with the channel:
-///
-/// ```
-/// use tombolo_interface::Waited;
-/// # struct Channel;
-///
-/// struct Client {
-///     channel: Channel,
-///     name: String,
-/// }
-///
-/// impl Waited for Client {
-///     type End = Channel;
-///
-///     fn end(&self) -> &Channel {
-///         &self.channel
-///     }
-///
-///     fn end_mut(&mut self) -> &mut Channel {
-///         &mut self.channel
-///     }
-/// }
-/// ```
+/// with the channel.
 pub trait Waited {
     /// Type of the channel.
     type End;

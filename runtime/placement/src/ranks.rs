@@ -188,8 +188,7 @@ fn counts_of(count: Option<usize>, on: &[Placement]) -> Result<Vec<usize>, Place
     let open = on.iter().filter(|placement| placement.count.is_none()).count();
     if open == 0 {
         if count > fixed_count {
-            let what =
-                format!("{count} ranks were asked for, and the nodes that are named take {fixed_count}");
+            let what = format!("the number of ranks is {count}, but the named nodes take {fixed_count}");
             return Err(PlacementError::Count(what));
         }
         // The first entries take as many as they may.
@@ -203,7 +202,7 @@ fn counts_of(count: Option<usize>, on: &[Placement]) -> Result<Vec<usize>, Place
     }
     let rest = count.checked_sub(fixed_count).ok_or_else(|| {
         PlacementError::Count(format!(
-            "{count} ranks were asked for, and the nodes that are named take {fixed_count}"
+            "the number of ranks is {count}, but the named nodes take {fixed_count}"
         ))
     })?;
     let (each, mut more) = (rest / open, rest % open);
@@ -278,7 +277,7 @@ mod tests {
     fn invalid_placements_are_reported() {
         let error = |count, on| placed(count, on, Order::Block).unwrap_err();
         assert!(error(Some(0), "").contains("at least one"));
-        assert!(error(Some(7), "host:2,arm0:4").contains("7 ranks were asked for"));
+        assert!(error(Some(7), "host:2,arm0:4").contains("the number of ranks is 7"));
         assert!(error(Some(1), "host:2,arm0").contains("take 2"));
         assert!(error(None, "host,arm7").contains("no node 'arm7'"));
         assert_eq!(error(None, "arm7"), "this machine has no node 'arm7'; it has host, arm0 and arm1");

@@ -174,7 +174,10 @@ impl End {
 }
 
 fn closed() -> Failure {
-    Failure::new("Closed", "this end of the channel was closed here, or is a client's or server's by now")
+    Failure::new(
+        "Closed",
+        "this end of the channel cannot be used: it was closed, or a client or server has taken it",
+    )
 }
 
 /// Copies a message once, from the ring to a Python object.

@@ -33,8 +33,9 @@ impl Failure {
 
     /// Error for memory that still has views but is to be given up.
     pub(crate) fn has_views_failure(what: &str, view_count: usize) -> Failure {
+        let views = if view_count == 1 { "1 view".to_owned() } else { format!("{view_count} views") };
         let text = format!(
-            "{view_count} views of {what} are there: let go of the memoryviews, arrays and tensors that were made of it"
+            "{what} still has {views}: release the memoryviews, arrays and tensors that were made of it"
         );
         Failure::new("Exported", text)
     }
@@ -43,7 +44,9 @@ impl Failure {
     pub(crate) fn busy(what: &str) -> Failure {
         Failure::new(
             "Busy",
-            format!("{what} is in use: it is used by one thread at a time, and not by what it calls"),
+            format!(
+                "{what} is in use: one thread at a time can use it, and no function that it calls meanwhile"
+            ),
         )
     }
 }

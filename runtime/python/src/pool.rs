@@ -210,7 +210,7 @@ impl Held {
                 if !*stays && has_views {
                     // Writing would move the memory.
                     return Err(Failure::has_views_failure(
-                        "the buffer, to be read only,",
+                        "the buffer, whose memory moves with the first write,",
                         held.view_count.count(),
                     ));
                 }
@@ -467,7 +467,7 @@ impl Buffer {
             BufferRight::Owned { buffer, stays } => {
                 if !*stays && held.view_count.count() > 0 {
                     return Err(Failure::has_views_failure(
-                        "the buffer, to be read only,",
+                        "the buffer, whose memory moves with the first write,",
                         held.view_count.count(),
                     ));
                 }

@@ -201,6 +201,32 @@ enum ObjectKind {
 /// # }
 /// ```
 ///
+/// **With the state of a client.** A server that keeps state for each client has it in the set:
+///
+/// ```
+/// use tombolo::{Channel, Error, WaitSet, Waited};
+///
+/// struct Client {
+///     channel: Channel,
+///     name: String,
+/// }
+///
+/// impl Waited for Client {
+///     type End = Channel;
+///
+///     fn end(&self) -> &Channel {
+///         &self.channel
+///     }
+///
+///     fn end_mut(&mut self) -> &mut Channel {
+///         &mut self.channel
+///     }
+/// }
+///
+/// let mut clients = WaitSet::<Client>::new()?;
+/// # Ok::<(), Error>(())
+/// ```
+///
 /// **In another event loop.** The set has a descriptor ([`AsFd`]). After [`wait`](Self::wait) with a timeout
 /// of zero has found nothing, the descriptor becomes readable at the first event; then call `wait` with a
 /// timeout of zero until it finds nothing again. A set can be a member of another set in the same way.

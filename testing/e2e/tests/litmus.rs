@@ -57,7 +57,7 @@ fn one_command_tests_every_node() {
     assert!(machine_domains.is_empty(), "{machine_domains:?} are left");
     machine.tombolo(["litmus", "--on", "mars"]).fails_with(1, &["no node 'mars'"]);
     machine.tombolo(["litmus", "--rounds", "3"]).fails_with(2, &["3"]);
-    machine.tombolo(["litmus", "--image", "/nonexistent.tbi"]).fails_with(1, &["/nonexistent.tbi"]);
+    machine.tombolo(["litmus", "--image", "/nonexistent.tbi"]).fails_with(2, &["/nonexistent.tbi"]);
     machine.down();
 }
 

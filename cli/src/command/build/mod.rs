@@ -194,7 +194,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         (None, Some(name)) => RustProgram::Example(name.clone()),
         (None, None) => RustProgram::Default,
     };
-    let source = Source::detect(&options.paths, program).map_err(unbuildable)?;
+    let source = Source::detect(&options.paths, program)?;
     let mut targets = Targets::choose(context, options)?;
     let mut request = Request {
         profile: options.profile.clone(),
@@ -220,14 +220,6 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     };
     drop(headers);
     if context.quiet { Ok(()) } else { print(text::packed(&built.path, &built.image)) }
-}
-
-/// Converts the error for paths that cannot be built to a usage error.
-fn unbuildable(error: BuildError) -> Failure {
-    match error {
-        BuildError::Read { .. } => error.into(),
-        _ => Failure::Usage { message: error.to_string(), hint: None },
-    }
 }
 
 fn show_progress(context: &Context, progress: Progress<'_>) {

@@ -1,6 +1,7 @@
 //! `tombolo block`
 
 use clap::{Args, Subcommand};
+use tombolo::nodes::NodeKind;
 use tombolo_cli_common::nodes::node_named;
 use tombolo_cli_common::text::parse_bytes;
 
@@ -121,7 +122,13 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BlockCommand::Serve(serve) => (&serve.on, &serve.common),
         BlockCommand::Attach(attach) => (&attach.on, &attach.common),
     };
-    node_named(&context.attach()?.nodes()?, node)?;
+    let kind = node_named(&context.attach()?.nodes()?, node)?.kind;
+    if let BlockCommand::Serve(ServeOptions { file, create: None, .. }) = &options.command
+        && kind == NodeKind::Host
+    {
+        // On other nodes, only the program there can tell.
+        std::fs::metadata(file).map_err(Failure::unreadable(file))?;
+    }
     let part = match &options.command {
         BlockCommand::Serve(ServeOptions { name, file, read_only, create, .. }) => {
             let mode = if *read_only { "ro" } else { "rw" };

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tombolo::{Child, Domain, Error, Exit, SpawnOptions};
-use tombolo_machine::Kit;
+use tombolo_cli_common::images::chosen_image;
 
 use crate::context::{Context, print};
 use crate::failure::Failure;
@@ -38,10 +38,7 @@ pub(crate) struct Common {
 
 impl Common {
     fn image(&self) -> Result<PathBuf, Failure> {
-        match &self.image {
-            Some(image) => Ok(image.clone()),
-            None => Ok(Kit::locate()?.image("devices")),
-        }
+        chosen_image(self.image.as_deref(), "devices")
     }
 }
 

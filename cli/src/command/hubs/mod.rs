@@ -162,8 +162,8 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
 }
 
 fn read<T>(file: &PathBuf, parse: impl FnOnce(&str) -> Result<T, PlanError>) -> Result<T, Failure> {
-    let text = std::fs::read_to_string(file).map_err(Failure::system(format!("read {}", file.display())))?;
-    parse(&text).map_err(|error| Failure::Other(format!("{}: {error}", file.display()).into()))
+    let text = std::fs::read_to_string(file).map_err(Failure::unreadable(file))?;
+    parse(&text).map_err(|error| Failure::Malformed { path: file.clone(), why: error.to_string() })
 }
 
 fn plan_for_machine(
@@ -173,7 +173,11 @@ fn plan_for_machine(
 ) -> Result<Plan, Failure> {
     let nodes = context.attach_running()?.nodes()?;
     let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
-    Plan::new(application, topology, &names).map_err(|error| Failure::Other(error.into()))
+    Plan::new(application, topology, &names).map_err(|error| match error {
+        // As for all commands, this is an error of the machine.
+        PlanError::UnknownNode { .. } => error.into(),
+        _ => Failure::Usage { message: error.to_string(), hint: None },
+    })
 }
 
 /// Formats the output of `--check`.

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tombolo::{Child, Domain, DomainId, Error, Exit, SpawnOptions};
+use tombolo_cli_common::images::chosen_image;
 use tombolo_hubs::PRIORITY_VARIABLE;
 use tombolo_hubs::plan::{Plan, to_argument};
-use tombolo_machine::Kit;
 
 use super::Common;
 use crate::context::{Context, print};
@@ -53,15 +53,12 @@ struct ProgramGroup {
 
 /// Runs a plan until its end. Images of tasks are resolved relative to `folder`.
 pub(super) fn run(context: &Context, common: &Common, plan: &Plan, folder: &Path) -> Result<u8, Failure> {
-    let server = match &common.image {
-        Some(image) => image.clone(),
-        None => Kit::locate()?.image("hubs"),
-    };
+    let server = chosen_image(common.image.as_deref(), "hubs")?;
     let images: Vec<PathBuf> = plan.tasks.iter().map(|(task, _)| folder.join(&task.image)).collect();
     for ((task, _), image) in plan.tasks.iter().zip(&images) {
         if let Err(source) = std::fs::metadata(image) {
-            let operation = format!("open {}, the image of task '{}'", image.display(), task.name);
-            return Err(Failure::System { operation, source });
+            let what = format!("{}, the image of task '{}'", image.display(), task.name);
+            return Err(Failure::Usage { message: format!("cannot open {what}: {source}"), hint: None });
         }
     }
     let mut programs = ProgramGroup::new(context.attach()?)?;

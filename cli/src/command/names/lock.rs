@@ -64,7 +64,7 @@ pub(super) fn run(context: &Context, options: &LockOptions) -> Result<(), Failur
         .args(arguments)
         .env(TOKEN_VARIABLE, guard.fencing_token().to_string())
         .status()
-        .map_err(Failure::system(format!("run {}", program.display())))?;
+        .map_err(|source| Failure::NotRun { program: program.into(), source })?;
     guard.release()?;
     let message = match (status.code(), status.signal()) {
         (Some(0), _) => return Ok(()),

@@ -93,10 +93,9 @@ impl Language {
         if self == Language::Python {
             let count = if flavour == Flavour::Pipeline { 3 } else { 2 };
             return vec![
-                // The interpreter itself: `python3` may be a script, and in a virtual environment is found by
-                // PATH alone.
+                // The interpreter itself: `python3` may be a script, which does not run as a domain.
                 "python=$(python3 -c 'import sys; print(sys.executable)')".to_owned(),
-                format!("tombolo run --on host:{count} --env PATH=\"$PATH\" \"$python\" main.py"),
+                format!("tombolo run --on host:{count} \"$python\" main.py"),
             ];
         }
         let nodes = if flavour == Flavour::Pipeline { "host,arm0,host" } else { "host,arm0" };

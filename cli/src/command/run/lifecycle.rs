@@ -265,7 +265,7 @@ impl Lifecycle {
         let mut text = match others {
             0 => failure.why.clone(),
             1 if self.started == 1 => failure.why.clone(),
-            others => format!("{}; {} ended", failure.why, ended_domains_text(others)),
+            others => format!("{}; {}", failure.why, ended_domains_text(others)),
         };
         if self.rules.keep_going && self.failed > 1 {
             text = format!("{text}; {} of {} failed", self.failed, text::count(self.started, "domain"));
@@ -275,8 +275,10 @@ impl Lifecycle {
 }
 
 fn ended_domains_text(others: usize) -> String {
-    let verb = if others == 1 { "was" } else { "were" };
-    format!("{} that still ran {verb}", text::count(others, "domain"))
+    match others {
+        1 => "the remaining domain was ended".to_owned(),
+        others => format!("the remaining {others} domains were ended"),
+    }
 }
 
 fn cause(exit: &Exit) -> Cause {
@@ -331,11 +333,7 @@ mod tests {
         assert_eq!(job.request_end(now), None, "they are asked once");
         let first = "rank 0 on host (domain 0.1.2) ended with status 1";
         job.fail(now, cause(&Exit::Signalled { signal: 15 }), Some(1), "rank 1".into(), 143);
-        assert_eq!(
-            reason(&job),
-            (1, format!("{first}; 1 domain that still ran was ended")),
-            "the job sent it"
-        );
+        assert_eq!(reason(&job), (1, format!("{first}; the remaining domain was ended")), "the job sent it");
         job.fail(now, cause(&Exit::Signalled { signal: 9 }), Some(1), "rank 1".into(), 137);
         assert_eq!(reason(&job), (137, "rank 1".into()));
         job.fail(now, cause(&Exit::NodeLost { cause: String::new() }), Some(2), "rank 2".into(), 1);

@@ -8,6 +8,7 @@ mod restart;
 pub(crate) mod service;
 
 use std::ffi::OsString;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,9 +18,9 @@ use tombolo::channel::CAPTURE_VARIABLE;
 use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo::{Domain, SpawnOptions};
 use tombolo_cli_common::arguments::seconds;
-use tombolo_files::{FILES_VARIABLE, FileGrant, FileServer, ServeFilesOptions};
+use tombolo_cli_common::images::open_image;
+use tombolo_files::{FILES_VARIABLE, FileError, FileGrant, FileServer, ServeFilesOptions};
 use tombolo_machine::Image;
-use tombolo_machine::image::ImageError;
 use tombolo_placement::MAX_RANKS;
 
 use crate::context::Context;
@@ -187,19 +188,6 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     })
 }
 
-/// Opens an image. A missing file is a usage error.
-pub(crate) fn open_image(path: &Path) -> Result<Image, Failure> {
-    Image::open(path).map_err(|error| match &error {
-        ImageError::Unreadable { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            Failure::Usage {
-                message: error.to_string(),
-                hint: Some("`tombolo build` makes an image of a program's source"),
-            }
-        }
-        _ => error.into(),
-    })
-}
-
 /// Places the ranks of all images, in order. Each node needs a build that it can run.
 fn place<'a>(
     domain: &Domain,
@@ -241,7 +229,11 @@ fn serve(options: &Options, domain: &Domain) -> Result<Option<FileServer>, Failu
     if options.grant.is_empty() {
         return Ok(None);
     }
-    Ok(Some(FileServer::start(domain, &options.grant, &ServeFilesOptions::default())?))
+    match FileServer::start(domain, &options.grant, &ServeFilesOptions::default()) {
+        Ok(server) => Ok(Some(server)),
+        Err(error @ FileError::Grant(_)) => Err(Failure::Usage { message: error.to_string(), hint: None }),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn with_granted_files(plan: Plan, files: Option<&FileServer>) -> Plan {
@@ -288,6 +280,9 @@ impl Plans<'_> {
             self.ranks.len() as u32,
             &format!("job-{}", self.domain.id()),
         );
+        if let Some(path) = argv0(&part.image, node.kind) {
+            spawn = spawn.env(ARGV0_VARIABLE, path);
+        }
         let options = &part.options;
         if let Some(pinning) = &options.pin {
             let before = self.ranks[..rank].iter().filter(|other| other.node.id == node.id).count();
@@ -315,6 +310,27 @@ impl Plans<'_> {
         }
         Plan { spawn, with_input }
     }
+}
+
+/// Variable with a program's `argv[0]`. The node's monitor takes it out of the environment.
+const ARGV0_VARIABLE: &str = "TOMBOLO_ARGV0";
+
+/// Returns the `argv[0]` of an executable on a node that shares the files of this host: its path, by which
+/// the Python of a virtual environment and others find files. Elsewhere, and for an image, it is the name,
+/// because there is no such program at that path.
+fn argv0(path: &Path, node: NodeKind) -> Option<String> {
+    if !matches!(node, NodeKind::Host | NodeKind::User) || !is_executable(path) {
+        return None;
+    }
+    let path = path.to_str()?;
+    // Programs search `PATH` for a name without a folder.
+    Some(if path.contains('/') { path.to_owned() } else { format!("./{path}") })
+}
+
+fn is_executable(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && magic == *b"\x7fELF"
 }
 
 /// Returns whether a variable configures OpenMP. Such variables are forwarded to the program on any node.
@@ -404,11 +420,16 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_image_is_a_mistake_in_the_command_line() {
-        let failure = open_image(Path::new("/nonexistent/x.tbi")).unwrap_err();
-        assert_eq!(failure.status(), 2);
-        assert!(failure.to_string().contains("/nonexistent/x.tbi"), "{failure}");
-        assert_eq!(open_image(Path::new("/etc")).unwrap_err().status(), 1);
+    fn an_executable_gets_its_path_on_nodes_with_the_files_of_the_host() {
+        for path in ["/bin/sh", "/proc/self/../../bin/sh"] {
+            assert_eq!(argv0(Path::new(path), NodeKind::Host).as_deref(), Some(path));
+            assert_eq!(argv0(Path::new(path), NodeKind::User).as_deref(), Some(path));
+            assert_eq!(argv0(Path::new(path), NodeKind::Vm), None);
+            assert_eq!(argv0(Path::new(path), NodeKind::Bare), None);
+        }
+        // Tests run in the folder of their crate, which has no program.
+        assert_eq!(argv0(Path::new("Cargo.toml"), NodeKind::Host), None);
+        assert_eq!(argv0(Path::new("/nonexistent"), NodeKind::Host), None);
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl Source {
     /// Reads the file and sorts its events causally.
     pub(super) fn load(&self, context: &Context) -> Result<(Recording, Timeline), Failure> {
         let path = &self.file;
-        let bytes = std::fs::read(path).map_err(Failure::system(format!("read {}", path.display())))?;
+        let bytes = std::fs::read(path).map_err(Failure::unreadable(path))?;
         let (recording, error) = salvage(&bytes);
         match error {
             Some(source) if !self.salvage => {

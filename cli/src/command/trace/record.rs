@@ -199,7 +199,7 @@ impl RecordedCommand {
         };
         let mut command = Command::new(program);
         command.args(arguments).env("TOMBOLO_MACHINE", domain.machine_name());
-        let child = command.spawn().map_err(Failure::system(format!("run {program}")))?;
+        let child = command.spawn().map_err(|source| Failure::NotRun { program: program.into(), source })?;
         Ok(RecordedCommand { child: Some((program.clone(), child)) })
     }
 

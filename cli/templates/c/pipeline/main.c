@@ -100,7 +100,7 @@ static tombolo_bulk *accept_previous(tombolo_domain *domain, const char *name, t
 {
     tombolo_listener *listener;
     tombolo_bulk *previous;
-    must(tombolo_export_bulk(domain, name, NULL, &listener), "take up the name");
+    must(tombolo_export_bulk(domain, name, NULL, &listener), "export the name");
     must(tombolo_accept_bulk(listener, PATIENCE, &previous), "accept");
     tombolo_unexport(listener);
     *pool = expect(previous, TOMBOLO_POOL_TAKEN).pool;

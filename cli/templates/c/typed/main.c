@@ -26,7 +26,7 @@ static void *allocate(size_t bytes)
     return memory;
 }
 
-/* What clients are served from. An answer may point into it: it is sent before the next request is served. */
+/* The state of the server. An answer may point into it: it is sent before the next request is served. */
 struct service {
     const char *node;
     char greeting[129];
@@ -51,13 +51,13 @@ static tombolo_status greet(void *context, tombolo_pending pending, const greete
 
 static const greeter_greeter_handler handler = {greet};
 
-/* Rank 0 takes up the name and serves one client after the other, each until it leaves. */
+/* Rank 0 exports the name and serves one client after the other, each until it leaves. */
 static void serve(tombolo_domain *domain, const char *name, int clients)
 {
     const tombolo_options options = greeter_greeter_options();
     struct service service = {tombolo_node_name(domain), "", 0};
     tombolo_listener *listener;
-    must(tombolo_export(domain, name, &options, &listener), "take up the name");
+    must(tombolo_export(domain, name, &options, &listener), "export the name");
     for (int client = 0; client < clients; client++) {
         greeter_greeter_server server;
         tombolo_channel *channel;

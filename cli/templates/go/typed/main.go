@@ -43,7 +43,7 @@ func play(ctx context.Context) error {
 	}
 }
 
-// desk is what clients are served from.
+// desk is the state of the server.
 type desk struct {
 	node  string
 	mutex sync.Mutex

@@ -10,7 +10,7 @@ greeter = tombolo.load_interface(os.path.join(os.path.dirname(os.path.abspath(__
 
 
 class Service(greeter.GreeterHandler):
-    """What clients are served from."""
+    """Answers the calls of clients."""
 
     def __init__(self, node):
         self.node = node
@@ -24,7 +24,7 @@ class Service(greeter.GreeterHandler):
 
 
 def serve(domain, name, clients):
-    """Rank 0 takes up the name and serves one client after the other, each until it leaves."""
+    """Rank 0 exports the name and serves one client after the other, each until it leaves."""
     service = Service(domain.node_name)
     with greeter.GreeterServer.export(domain, name) as listener:
         for _ in range(clients):

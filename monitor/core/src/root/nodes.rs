@@ -198,7 +198,7 @@ impl Core {
         if !is_down && (is_host || !force) {
             let why = if is_host {
                 format!(
-                    "node {name} is the host, which the machine cannot do without: take the machine down instead"
+                    "node {name} is the host and cannot be restarted: take the machine down and bring it up again"
                 )
             } else {
                 let state = if state == NodeState::Up { "up" } else { "starting" };

@@ -333,7 +333,7 @@ fn over_limit(label: &str, count: usize, max: usize, verb: &str) -> Failure {
 }
 
 fn unsupported_form(label: &str, what: &str) -> Failure {
-    Failure::new("OverLimit", format!("`{label}` is {what}: there is no form for it on the wire"))
+    Failure::new("OverLimit", format!("`{label}` is {what}: it cannot be sent"))
 }
 
 fn out_of_range(label: &str, value: &Bound<'_, PyAny>, signed: bool, bits: u32) -> Failure {

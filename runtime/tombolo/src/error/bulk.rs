@@ -20,7 +20,9 @@ pub enum BulkError {
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// All buffers of the pool are in use.
-    #[error("all {count} buffers of the pool are in use: wait until some come back, or make the pool larger")]
+    #[error(
+        "the pool has no free buffer, {count} in use: wait until some come back, or make the pool larger"
+    )]
     NoBuffer {
         /// Number of buffers in the pool.
         count: u32,
@@ -96,7 +98,7 @@ pub enum BulkError {
     Mapped,
     /// The contents of a transfer were lost: this process has no room for the descriptors.
     #[error(
-        "the content of {buffers} buffers was lost, for this process can open no more files (see `ulimit -n`)"
+        "this process can open no more files (see `ulimit -n`); number of buffers whose content was lost: {buffers}"
     )]
     Lost {
         /// Number of buffers in the transfer.

@@ -34,7 +34,7 @@ pub(crate) use offload::offload;
 /// Failed attempts in a row, although the peer reports readiness, before the future yields to its executor.
 const MAX_ATTEMPTS_BEFORE_YIELD: u32 = 16;
 
-/// What a waitset waits for and an operation acts on: a [`Channel`] or a
+/// Channel that a waitset waits for and operations act on: a [`Channel`] or a
 /// [`BulkChannel`](crate::BulkChannel).
 pub trait HasChannel: Unpin + sealed::Sealed {
     /// Returns the channel underneath.

@@ -202,6 +202,18 @@ fn with_cmake(installed: &Installed, project: &Path) {
 fn new_projects_find_the_crate(installed: &Installed) {
     let tombolo = installed.prefix.join("bin/tombolo");
     run(Command::new(tombolo).current_dir(&installed.folder).args(["new", "fresh", "--typed"]));
+    let sources = installed.prefix.join("share/tombolo/rust");
+    // The other crates of the book are added beside the one that is there.
+    let others = ["runtime/files", "runtime/copies", "runtime/hubs", "runtime/group", "runtime/tasks"];
+    let others = others.into_iter().chain(["runtime/placement", "models/objects", "models/pages"]);
+    let others: Vec<&str> = others.chain(["models/realtime", "runtime/admin"]).collect();
+    let manifest = installed.path("fresh/Cargo.toml");
+    let mut text = fs::read_to_string(&manifest).expect("a manifest");
+    for folder in &others {
+        let name = folder.split_once('/').expect("a folder in another").1;
+        text.push_str(&format!("[dependencies.tombolo-{name}]\npath = {:?}\n", sources.join(folder)));
+    }
+    fs::write(&manifest, text).expect("a manifest");
     let mut metadata = Command::new("cargo");
     // Dependencies of other platforms and of the model checker may not have been downloaded.
     let here = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
@@ -209,8 +221,7 @@ fn new_projects_find_the_crate(installed: &Installed) {
         .args(["metadata", "--offline", "--format-version=1", "--filter-platform", &here])
         .env("CARGO_TARGET_DIR", installed.path("target"));
     let said = run(metadata.current_dir(installed.path("fresh")));
-    let sources = installed.prefix.join("share/tombolo/rust");
-    for package in ["runtime/tombolo", "transport", "interface/idl"] {
+    for package in ["runtime/tombolo", "transport", "interface/idl"].into_iter().chain(others) {
         let manifest = sources.join(package).join("Cargo.toml");
         assert!(
             said.contains(&format!("{:?}", manifest.display().to_string())),

@@ -285,6 +285,6 @@ fn unsupported_sources_are_refused_with_alternatives() {
         .expect("a file");
     fs::write(folder.join("greeter.tbl"), "package a;\nstruct A { @1 b: Enty }\n").expect("a file");
     let refused = machine.tombolo(["build", "--isa", "x86_64", "main.c", "greeter.tbl"]);
-    refused.fails_with(1, &["there is no type `Enty`", "greeter.tbl:2:18"]);
+    refused.fails_with(2, &["there is no type `Enty`", "greeter.tbl:2:18"]);
     assert!(!folder.join("main.tbi").exists());
 }

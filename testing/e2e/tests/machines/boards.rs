@@ -150,6 +150,6 @@ fn what_cannot_run_on_a_board_is_refused() {
 fn window_too_small_for_board_is_a_file_error() {
     let machine = Machine::new(&MachineFile::host().with_board("arm", "aarch64", "window_mib = 0"));
     let file = machine.file().to_owned();
-    machine.tombolo(["up".as_ref(), file.as_os_str()]).fails_with(1, &["window_mib", "machine.toml:"]);
+    machine.tombolo(["up".as_ref(), file.as_os_str()]).fails_with(2, &["window_mib", "machine.toml:"]);
     machine.assert_gone();
 }

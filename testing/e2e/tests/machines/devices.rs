@@ -335,7 +335,7 @@ fn a_disk_on_a_socket_for_other_programs() {
         running.signal(Signal::INT);
         running.finish().ok();
     }
-    machine.tombolo(["block", "serve", "d0", "nothing-there"]).fails_with(1, &["nothing-there"]);
+    machine.tombolo(["block", "serve", "d0", "nothing-there"]).fails_with(2, &["nothing-there"]);
     machine.tombolo(["block", "serve", "d0", "x", "--create", "511"]).fails_with(2, &["512 bytes or more"]);
     machine.down();
 }

@@ -136,7 +136,7 @@ fn unfit_or_changed_links_are_refused() {
     with_found(&machine, &before, &[("far", &memory("sequential", 4))]);
     up(&[]).fails_with(2, &["between host and far is unfit", "messages can be torn", "tombolo up --force"]);
     with_found(&machine, &before, &[("gone", &memory("sequential", 8))]);
-    up(&["--force"]).fails_with(1, &["unknown node `gone`", "delete this [[found]]", "--write FILE"]);
+    up(&["--force"]).fails_with(2, &["unknown node `gone`", "delete this [[found]]", "--write FILE"]);
     with_found(&machine, &before, &[("far", &memory("release", 8))]);
     up(&[]).fails_with(2, &["wake-ups can be lost"]);
     let forced = up(&["--force"]);

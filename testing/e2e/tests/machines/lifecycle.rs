@@ -238,8 +238,8 @@ fn a_node_that_does_not_start_takes_the_machine_down() {
 fn mistakes_in_a_machine_file_are_shown_at_their_lines() {
     let machine = Machine::new(&MachineFile::host().with_vm("arm0", "memroy_mib = 3"));
     let up = machine.tombolo(["up".as_ref(), machine.file().as_os_str()]);
-    up.fails_with(1, &["machine.toml:", "memroy_mib", "did you mean"]);
-    machine.tombolo(["up", "/nonexistent.toml"]).fails_with(1, &["/nonexistent.toml"]);
+    up.fails_with(2, &["machine.toml:", "memroy_mib", "did you mean"]);
+    machine.tombolo(["up", "/nonexistent.toml"]).fails_with(2, &["/nonexistent.toml"]);
     machine.has_ended();
 }
 

@@ -147,6 +147,32 @@ fn jobs_are_labelled_and_ranked() {
     machine.down();
 }
 
+/// Python finds the virtual environment that it is of, and other programs their folder, by `argv[0]`.
+#[test]
+fn executable_gets_the_path_that_the_user_gave() {
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
+    let (host, image) = (host_actor(), actor_image());
+    let linked = machine.folder().join("linked");
+    std::fs::create_dir(&linked).expect("a folder");
+    std::os::unix::fs::symlink(&host, linked.join("program")).expect("a link");
+    let told = |on: &str, path: &str| {
+        let said = machine.tombolo(["run", "--on", on, path, "tell"]).ok();
+        let line = said.lines().find(|line| line.starts_with("argument 0: ")).map(str::to_owned);
+        assert!(!said.contains("TOMBOLO_ARGV0"), "{said}");
+        line.unwrap_or(said)
+    };
+    let host = host.to_str().expect("a path of text");
+    assert_eq!(told("host", host), format!("argument 0: \"{host}\""));
+    // The command runs in the machine's folder.
+    assert_eq!(told("host", "linked/program"), "argument 0: \"linked/program\"");
+    assert_eq!(told("host", "linked/../linked/program"), "argument 0: \"linked/../linked/program\"");
+    let image = image.to_str().expect("a path of text");
+    for node in ["host", "arm0"] {
+        assert_eq!(told(node, image), "argument 0: \"actor\"", "an image is not the program");
+    }
+    machine.down();
+}
+
 #[test]
 fn what_cannot_run_is_refused_before_anything_starts() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
@@ -157,8 +183,8 @@ fn what_cannot_run_is_refused_before_anything_starts() {
         .fails_with(1, &["no build for aarch64", "arm0", "x86_64"]);
     run(&["--on", "mars", host_only]).fails_with(1, &["no node 'mars'", "host, arm0 and s390x-user"]);
     run(&["/nonexistent.tbi"]).fails_with(2, &["/nonexistent.tbi"]);
-    run(&["/etc/passwd"]).fails_with(1, &["passwd"]);
-    run(&["/etc"]).fails_with(1, &["/etc"]);
+    run(&["/etc/passwd"]).fails_with(2, &["passwd"]);
+    run(&["/etc"]).fails_with(2, &["/etc"]);
     run(&["--on", "host:0", host_only]).fails_with(2, &["host:0"]);
     // An ELF header of this host without a valid program.
     let broken = machine.folder().join("broken");
@@ -242,7 +268,7 @@ fn failed_rank_ends_the_others() {
     job.wait_for("[1@arm0] sleeping");
     let (victim, _) = machine.domains_on("arm0").pop().expect("it runs");
     machine.tombolo(["kill", &victim, "--grace", "0"]).ok();
-    job.finish().fails_with(137, &["rank 1 on arm0", "SIGKILL", "1 domain that still ran was ended"]);
+    job.finish().fails_with(137, &["rank 1 on arm0", "SIGKILL", "the remaining domain was ended"]);
     machine.down();
 }
 

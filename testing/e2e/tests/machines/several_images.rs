@@ -56,7 +56,7 @@ fn the_death_of_one_program_ends_the_others() {
     job.wait_for("[1@arm0] sleeping");
     let (victim, _) = machine.domains_on("arm0").pop().expect("it runs");
     machine.tombolo(["kill", &victim, "--grace", "0"]).ok();
-    job.finish().fails_with(137, &["rank 1 on arm0", "SIGKILL", "1 domain that still ran was ended"]);
+    job.finish().fails_with(137, &["rank 1 on arm0", "SIGKILL", "the remaining domain was ended"]);
     machine.down();
 }
 
@@ -120,7 +120,7 @@ fn rank_fails_after_its_last_restart() {
     let ended = job(&[]);
     ended.fails_with(
         3,
-        &["rank 1 on host", "ended with status 3 after 1 restart; 1 domain that still ran was ended"],
+        &["rank 1 on host", "ended with status 3 after 1 restart; the remaining domain was ended"],
     );
     assert!(!ended.text().contains("went on"), "{ended}");
     let kept = job(&["--keep-going"]);

@@ -237,14 +237,14 @@ fn killed_clients_and_servers_leave_nothing() {
 fn invalid_grants_are_reported_at_start() {
     let place = GrantedFiles::new(&MachineFile::host());
     for (grant, status, why) in [
-        ("none", 1, "No such file"),
-        ("none/new:rw", 1, "No such file"),
+        ("none", 2, "No such file"),
+        ("none/new:rw", 2, "No such file"),
         (":rw", 2, "there is no path"),
-        ("/dev/null", 1, "No such device"),
+        ("/dev/null", 2, "No such device"),
     ] {
         place.run("host", &[grant], &["file-show"]).fails_with(status, &[why]);
     }
-    place.run("host", &["data", "./data:rw"], &["file-show"]).fails_with(1, &["granted twice"]);
+    place.run("host", &["data", "./data:rw"], &["file-show"]).fails_with(2, &["granted twice"]);
     place.down();
 }
 #[test]

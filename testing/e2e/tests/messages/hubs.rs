@@ -394,14 +394,16 @@ fn run_example(machine: &Machine) {
     let together = machine.tombolo(["hubs", "run", &app, "--on", "host"]).ok();
     assert!(together.contains("[collector@host] the sum is 338350"), "{together}");
     // Errors in the topology are named, and nothing is started.
-    let check = |topology: &str, words: &[&str]| {
+    let check = |topology: &str, status: i32, words: &[&str]| {
         fs::write(folder.join("bad.toml"), topology).unwrap();
         let bad = path("bad.toml");
-        machine.tombolo(["hubs", "run", &app, &bad, "--check"]).fails_with(1, words);
+        machine.tombolo(["hubs", "run", &app, &bad, "--check"]).fails_with(status, words);
     };
-    check("default = 'mars'", &["node 'mars', which the machine does not have", "arm0"]);
-    check("default = 'host'\n[tasks]\nworker-c = 'host'", &["task 'worker-c'", "worker-a"]);
-    check("[hubs]\njobs = 'host'", &["does not place hub 'done'"]);
+    check("default = 'mars'", 1, &["node 'mars', which the machine does not have", "arm0"]);
+    check("default = 'host'\n[tasks]\nworker-c = 'host'", 2, &["task 'worker-c'", "worker-a"]);
+    check("[hubs]\njobs = 'host'", 2, &["does not place hub 'done'"]);
+    check("default = ", 2, &["bad.toml"]);
+    machine.tombolo(["hubs", "run", "none.toml"]).fails_with(2, &["cannot read none.toml"]);
     machine.tombolo(["hubs", "serve", "a:fifo:0"]).fails_with(2, &["invalid capacity 0"]);
     machine.tombolo(["hubs", "serve", "a:port", "a:port"]).fails_with(2, &["two hubs have the name 'a'"]);
     let first = serve(machine, "host", &["a:port"]);

@@ -94,7 +94,7 @@ fn first_failed_rank_ends_job_with_its_status() {
     run("init barrier finalize").ok();
     run("tell:none-of-MPI").ok();
     run("2?exit:5 hang")
-        .fails_with(5, &["rank 2 on arm-user", "ended with status 5", "2 ranks that still ran"]);
+        .fails_with(5, &["rank 2 on arm-user", "ended with status 5", "the remaining 2 ranks"]);
     run("init finalize 1?exit:6 sleep:200").fails_with(6, &["rank 1 on host", "status 6"]);
     run("1?raise:15 hang").fails_with(128 + 15, &["rank 1 on host", "SIGTERM"]);
     run("init 0?exit:0 barrier").fails_with(1, &["rank 0 on host", "without MPI_Finalize, while others"]);
@@ -263,14 +263,10 @@ fn invalid_options_start_nothing() {
     for (words, status, said) in [
         ("-n 0 HOST pmi", 2, "at least one rank"),
         ("-n 5000 HOST pmi", 2, "at most 4096 ranks"),
-        (
-            "-n 7 --on host:2,arm-user:3 IMAGE pmi",
-            2,
-            "7 ranks were asked for, and the nodes that are named take 5",
-        ),
+        ("-n 7 --on host:2,arm-user:3 IMAGE pmi", 2, "the number of ranks is 7, but the named nodes take 5"),
         ("-n 2 --on mars IMAGE pmi", 1, "no node 'mars'"),
-        ("-n 2 nowhere", 1, "program 'nowhere' not found"),
-        ("-n 2 ./Cargo", 1, "program './Cargo' not found"),
+        ("-n 2 nowhere", 2, "program 'nowhere' not found"),
+        ("-n 2 ./Cargo", 2, "program './Cargo' not found"),
         ("-n 2 HOST pmi : : HOST", 2, "required arguments"),
         ("--shared-memory none HOST", 2, "invalid value"),
         ("--on host", 2, "required arguments"),
@@ -292,7 +288,7 @@ fn interrupted_mpirun_leaves_no_domains() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let running = run();
         running.signal(signal);
-        running.finish().fails_with(status, &["4 ranks that still ran were ended"]);
+        running.finish().fails_with(status, &["the remaining 4 ranks were ended"]);
         assert_eq!((machine.domains_on("host"), machine.domains_on("arm-user")), (vec![], vec![]));
     }
     let running = run();
@@ -376,7 +372,7 @@ fn a_job_that_is_killed_leaves_no_files_of_mpi() {
             "a rank on arm0" => drop(machine.tombolo(["kill", &machine.domains_on("arm0")[0].0]).ok()),
             _ => job.signal(Signal::INT),
         }
-        job.finish().fails_with(status, &["still ran"]);
+        job.finish().fails_with(status, &["the remaining "]);
         assert!(none_stays(&files), "{end}: {files:?}");
         assert_eq!(on_arm0(), Vec::<String>::new(), "{end}");
     }

@@ -152,7 +152,7 @@ fn bench_reports_what_it_cannot_measure() {
     machine.tombolo(SHORT.iter().chain(&["--slots=3"])).fails_with(2, &["a power of two from 2 to 65536"]);
     machine.tombolo(["bench", "ring", "--slices=none"]).fails_with(2, &["none"]);
     machine.tombolo(SHORT.iter().chain(&["--on=mars"])).fails_with(1, &["mars", "host"]);
-    machine.tombolo(SHORT.iter().chain(&["--image=/nowhere.tbi"])).fails_with(1, &["/nowhere.tbi"]);
+    machine.tombolo(SHORT.iter().chain(&["--image=/nowhere.tbi"])).fails_with(2, &["/nowhere.tbi"]);
     machine.down();
 }
 

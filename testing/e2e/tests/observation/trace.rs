@@ -316,18 +316,18 @@ fn damaged_files_are_refused_by_name_and_offset() {
         machine.tombolo(["trace", words[0], "damaged.tbt"].into_iter().chain(words[1..].iter().copied()))
     };
     for length in [0, 8, 31] {
-        read(&whole[..length], &["stats"]).fails_with(1, &["damaged.tbt: at byte 0", "cut short"]);
+        read(&whole[..length], &["stats"]).fails_with(2, &["damaged.tbt: at byte 0", "cut short"]);
     }
     read(&whole[..whole.len() - 9], &["show"])
-        .fails_with(1, &["damaged.tbt: at byte ", "cut short", "--salvage"]);
+        .fails_with(2, &["damaged.tbt: at byte ", "cut short", "--salvage"]);
     read(&whole[..whole.len() - 9], &["show", "--salvage"]).ok();
     let mut changed = whole.clone();
     changed[40] ^= 1;
-    read(&changed, &["stats"]).fails_with(1, &["damaged.tbt: at byte 32", "corrupt"]);
-    read(b"no trace", &["export", "--perfetto", "x.pftrace"]).fails_with(1, &["not a trace file"]);
-    machine.tombolo(["trace", "show", "nowhere.tbt"]).fails_with(1, &["cannot read nowhere.tbt"]);
-    machine.tombolo(["capture", "show", "damaged.tbt"]).fails_with(1, &["damaged.tbt: not a capture"]);
-    machine.tombolo(["replay", "nowhere.tbc", "--name", "x"]).fails_with(1, &["cannot read nowhere.tbc"]);
+    read(&changed, &["stats"]).fails_with(2, &["damaged.tbt: at byte 32", "corrupt"]);
+    read(b"no trace", &["export", "--perfetto", "x.pftrace"]).fails_with(2, &["not a trace file"]);
+    machine.tombolo(["trace", "show", "nowhere.tbt"]).fails_with(2, &["cannot read nowhere.tbt"]);
+    machine.tombolo(["capture", "show", "damaged.tbt"]).fails_with(2, &["damaged.tbt: not a capture"]);
+    machine.tombolo(["replay", "nowhere.tbc", "--name", "x"]).fails_with(2, &["cannot read nowhere.tbc"]);
     machine
         .tombolo(["trace", "record", "-o", "x.tbt", "--for", "5"])
         .fails_with(2, &["write a number and a unit"]);

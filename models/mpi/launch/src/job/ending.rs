@@ -106,8 +106,8 @@ impl Ending {
     fn describe(&self) -> String {
         match self.terminated_others {
             0 => self.why.clone(),
-            1 => format!("{}; 1 rank that still ran was ended", self.why),
-            others => format!("{}; {others} ranks that still ran were ended", self.why),
+            1 => format!("{}; the remaining rank was ended", self.why),
+            others => format!("{}; the remaining {others} ranks were ended", self.why),
         }
     }
 }
@@ -174,10 +174,10 @@ mod tests {
         ending.add_cause(Cause::Abort, "rank 0 called".into(), 7);
         ending.add_cause(Cause::Request, "late".into(), 130);
         assert_eq!(reason(&ending), ("rank 3 was killed", 137, 1));
-        assert_eq!(ending.describe(), "rank 3 was killed; 1 rank that still ran was ended");
+        assert_eq!(ending.describe(), "rank 3 was killed; the remaining rank was ended");
         let mut ordered = Ending::new(Cause::Request, "ended by SIGINT".into(), 130, 2);
         ordered.add_cause(Cause::Death, "rank 1 was killed".into(), 137);
-        assert_eq!(ordered.describe(), "ended by SIGINT; 2 ranks that still ran were ended");
+        assert_eq!(ordered.describe(), "ended by SIGINT; the remaining 2 ranks were ended");
     }
 
     #[test]
