@@ -175,9 +175,18 @@ fn dynamic_program_without_libraries_is_refused() {
 
 /// Asserts that a machine with such files does not come up, reports why, and leaves nothing.
 fn refusal(settings: &str, prepare: impl FnOnce(&Path), words: &[&str]) {
+    refusal_with(1, settings, prepare, words);
+}
+
+/// Asserts the same of a machine file that is malformed, which the exit status tells.
+fn malformed(settings: &str, words: &[&str]) {
+    refusal_with(2, settings, |_| {}, words);
+}
+
+fn refusal_with(status: i32, settings: &str, prepare: impl FnOnce(&Path), words: &[&str]) {
     let machine = Machine::new(&MachineFile::host().with_vm("arm0", settings));
     prepare(machine.folder());
-    machine.tombolo(["up".as_ref(), machine.file().as_os_str()]).fails_with(1, words);
+    machine.tombolo(["up".as_ref(), machine.file().as_os_str()]).fails_with(status, words);
     machine.assert_gone();
 }
 
@@ -221,9 +230,9 @@ fn invalid_files_keep_machine_down() {
         },
         &[arm0, "take a node with `memory_mib = 259` or more, and it has 256"],
     );
-    refusal("files = \"root\"", |_| {}, &["`files` must be a list of folders", "write [\"root\"]"]);
-    refusal("files = [7]", |_| {}, &["`files` must be a string"]);
-    refusal("files = [\"\"]", |_| {}, &["a path in `files` is not usable"]);
+    malformed("files = \"root\"", &["`files` must be a list of folders", "write [\"root\"]"]);
+    malformed("files = [7]", &["`files` must be a string"]);
+    malformed("files = [\"\"]", &["a path in `files` is not usable"]);
 }
 
 #[test]

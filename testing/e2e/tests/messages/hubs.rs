@@ -403,7 +403,7 @@ fn run_example(machine: &Machine) {
     check("default = 'host'\n[tasks]\nworker-c = 'host'", 2, &["task 'worker-c'", "worker-a"]);
     check("[hubs]\njobs = 'host'", 2, &["does not place hub 'done'"]);
     check("default = ", 2, &["bad.toml"]);
-    machine.tombolo(["hubs", "run", "none.toml"]).fails_with(2, &["cannot read none.toml"]);
+    machine.tombolo(["hubs", "run", "none.toml", "--on", "host"]).fails_with(2, &["cannot read none.toml"]);
     machine.tombolo(["hubs", "serve", "a:fifo:0"]).fails_with(2, &["invalid capacity 0"]);
     machine.tombolo(["hubs", "serve", "a:port", "a:port"]).fails_with(2, &["two hubs have the name 'a'"]);
     let first = serve(machine, "host", &["a:port"]);
