@@ -190,7 +190,7 @@ impl Thread {
         }
     }
 
-    /// Whether the work that this worker was given last is to [end](Self::end).
+    /// Whether the work that this worker was given last is to end.
     pub fn is_to_end(&self) -> bool {
         self.assigned_team.get().is_null() && self.assigned_data.get().is_null()
     }
