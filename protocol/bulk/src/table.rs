@@ -44,7 +44,9 @@ pub enum TableError {
     #[error("buffer {0} is not held here")]
     NotHeld(u32),
     /// The buffer is read-only while another domain may read it.
-    #[error("buffer {buffer} is shared (read rights elsewhere: {times}); it can be moved or written when all are released")]
+    #[error(
+        "buffer {buffer} is shared (read rights elsewhere: {times}); it can be moved or written when all are released"
+    )]
     Shared { buffer: u32, times: u32 },
     /// A transfer or copy of the buffer is in progress.
     #[error("buffer {0} is in flight")]
