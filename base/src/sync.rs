@@ -35,10 +35,10 @@ pub fn spin_hint() {
 
 /// Delays the next poll for a reply that is expected at once, by some ten nanoseconds.
 ///
-/// Replaces [`spin_hint`] in the first polls of a wait. On x86-64, the delay also lasts until the previous
-/// poll has its value: a processor that runs ahead of a poll predicts less often that the next one finds the
-/// reply, and pays for that with the start of the work on the reply (ADR 0145). It favours neither the other
-/// thread of the core nor the host of a virtual machine, so a longer wait hints.
+/// For the first polls of a wait. On x86-64 it also waits until the previous poll has loaded its value: a
+/// processor that runs several polls ahead mispredicts more often which of them finds the reply, and then
+/// starts on the reply only when the line has arrived (ADR 0145). It yields neither to the other thread of
+/// the core nor to the host of a virtual machine; [`spin_hint`] does, for longer waits.
 #[inline(always)]
 pub fn delay_poll() {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]

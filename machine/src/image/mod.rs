@@ -24,6 +24,10 @@ pub const MAX_IMAGE_BYTES: u64 = 1 << 30;
 /// Maximum length of an image's name, in bytes.
 pub const MAX_NAME_BYTES: usize = 64;
 
+/// Environment variable with the `argv[0]` of a program, if that is not its name. The monitor that starts the
+/// program removes it: the program's own children have other paths.
+pub const ARGV0_VARIABLE: &str = "TOMBOLO_ARGV0";
+
 /// Identity of an image by content: SHA-256 over its name and the hashes of all its builds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ImageId(pub [u8; 32]);

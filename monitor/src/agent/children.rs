@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use tombolo_base::DomainId;
 use tombolo_control::{CpuPlacement, Exit, OWN_PROGRAM, ProgramSpec, StartOrder, streams};
+use tombolo_machine::image::ARGV0_VARIABLE;
 use tombolo_platform::error::Context;
 use tombolo_platform::event::Interest;
 use tombolo_platform::meters::SYSFS_VARIABLE;
@@ -23,10 +24,6 @@ use tombolo_monitor_core::agent::PIECE_BYTES;
 /// Variables for the monitor itself, removed from the environment of domains.
 const MONITOR_VARIABLES: [&str; 5] =
     ["TOMBOLO_MONITOR", "TOMBOLO_MACHINE", "TOMBOLO_KIT", "TOMBOLO_TOMBOLOD", SYSFS_VARIABLE];
-
-/// Variable with the `argv[0]` of a program, if that is not its name. `tombolo run` sets it to the path of an
-/// executable. It is not passed on to the program, whose own children have other paths.
-const ARGV0_VARIABLE: &str = "TOMBOLO_ARGV0";
 
 /// Descriptors of a process's streams, by number.
 type Streams = Vec<(u8, OwnedFd)>;

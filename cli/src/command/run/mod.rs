@@ -21,6 +21,7 @@ use tombolo_cli_common::arguments::seconds;
 use tombolo_cli_common::images::open_image;
 use tombolo_files::{FILES_VARIABLE, FileError, FileGrant, FileServer, ServeFilesOptions};
 use tombolo_machine::Image;
+use tombolo_machine::image::ARGV0_VARIABLE;
 use tombolo_placement::MAX_RANKS;
 
 use crate::context::Context;
@@ -311,9 +312,6 @@ impl Plans<'_> {
         Plan { spawn, with_input }
     }
 }
-
-/// Variable with a program's `argv[0]`. The node's monitor takes it out of the environment.
-const ARGV0_VARIABLE: &str = "TOMBOLO_ARGV0";
 
 /// Returns the `argv[0]` of an executable on a node that shares the files of this host: its path, by which
 /// the Python of a virtual environment and others find files. Elsewhere, and for an image, it is the name,

@@ -16,22 +16,23 @@ extern "C" fn answer(caller: usize) -> i32 {
     i32::try_from(region::default_threads(start::current())).unwrap_or(i32::MAX)
 }
 
-/// Maximum number of threads of a region without `num_threads`.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-pub extern "C" fn omp_get_max_threads() -> i32 {
-    #[cfg(target_arch = "x86_64")]
-    naked_asm!("mov rdi, [rsp]", "jmp {answer}", answer = sym answer);
-    #[cfg(target_arch = "aarch64")]
-    naked_asm!("mov x0, x30", "b {answer}", answer = sym answer);
+macro_rules! bindings {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() -> i32 {
+            #[cfg(target_arch = "x86_64")]
+            naked_asm!("mov rdi, [rsp]", "jmp {answer}", answer = sym answer);
+            #[cfg(target_arch = "aarch64")]
+            naked_asm!("mov x0, x30", "b {answer}", answer = sym answer);
+        }
+    )*};
 }
 
-/// Fortran binding of the same function.
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-pub extern "C" fn omp_get_max_threads_() -> i32 {
-    #[cfg(target_arch = "x86_64")]
-    naked_asm!("mov rdi, [rsp]", "jmp {answer}", answer = sym answer);
-    #[cfg(target_arch = "aarch64")]
-    naked_asm!("mov x0, x30", "b {answer}", answer = sym answer);
+bindings! {
+    /// Maximum number of threads of a region without `num_threads`.
+    omp_get_max_threads
+    /// Fortran binding of the same function.
+    omp_get_max_threads_
 }
